@@ -1,0 +1,313 @@
+"""The commands a body yields: frozen values that describe work and perform none.
+
+Every command can be yielded plainly (``yield Step(...)``) or, to give the result its
+static type, through ``yield from`` (``hold = yield from Step("reserve", reserve, order)``).
+Two commands are equal when they describe the same work, so a test can compare what a
+body yields with what it should yield.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Never,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    overload,
+)
+
+import attrs
+
+from workflow_engine.core.identity import PATCH_PREFIX, SEED, check_name, check_step_name
+from workflow_engine.core.signature import result_type
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+U = TypeVar("U")
+P = ParamSpec("P")
+
+
+class Command(Generic[T_co]):
+    """Something a body asks of the engine; ``T_co`` is the type of the answer."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Generator[Command[Any], Any, T_co]:
+        return (yield self)  # type: ignore[no-any-return]
+
+
+R = TypeVar("R")
+WorkflowBody: TypeAlias = Generator[Command[Any], Any, R]
+"""What a workflow function returns: a generator of commands that ends with an ``R``."""
+
+
+class _Undeclared:
+    """Stands for a result type that was not given with ``.returns``."""
+
+    def __repr__(self) -> str:
+        return "UNDECLARED"
+
+
+UNDECLARED = _Undeclared()
+
+
+@attrs.frozen(init=False, repr=False)
+class Step(Command[T_co]):
+    """Named work with an effect, recorded once.
+
+    The function runs at least once: again if the process dies before the outcome is
+    committed, never after. Use `current_step().idempotency_key` to make the repeat
+    harmless. The answer is the function's result as the journal gives it back, or the
+    failure thrown at the yield.
+
+    Args:
+        name: unique within a generation; it chooses the journal entry.
+        function: sync or async; its arguments follow. They are not recorded.
+
+    Raises:
+        InvalidName: the name is empty, too long, or reserved for the engine.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    args: tuple[Any, ...] = attrs.field(hash=False)
+    kwargs: Mapping[str, Any] = attrs.field(hash=False)
+    declared: Any = attrs.field(hash=False)
+    raised: tuple[type[Exception], ...]
+
+    @overload
+    def __init__(
+        self: Step[T],
+        name: str,
+        function: Callable[P, Coroutine[Any, Any, T]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Step[T],
+        name: str,
+        function: Callable[P, T],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None: ...
+
+    def __init__(
+        self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> None:
+        if not callable(function):
+            raise TypeError(
+                f"step {name!r}: the second argument is the function to run, "
+                f"not {function!r}; pass its arguments after it"
+            )
+        self.__attrs_init__(  # type: ignore[attr-defined]
+            check_step_name(name), function, args, kwargs, UNDECLARED, ()
+        )
+
+    @overload
+    def returns(self, type_: type[U]) -> Step[U]: ...
+
+    @overload
+    def returns(self, type_: Any) -> Step[Any]: ...
+
+    def returns(self, type_: Any) -> Step[Any]:
+        """A copy whose result is checked and decoded as ``type_``."""
+        return self._changed(declared=type_)
+
+    def raises(self, *types: type[Exception]) -> Step[T_co]:
+        """A copy that throws these exceptions as their own class.
+
+        It applies to an exception of exactly one of these classes whose ``args`` are
+        plain JSON and rebuild it. Every other exception becomes `StepFailed`.
+        """
+        for type_ in types:
+            if not (isinstance(type_, type) and issubclass(type_, Exception)):
+                raise TypeError(
+                    f"step {self.name!r}: .raises() takes subclasses of Exception, "
+                    f"not {type_!r}"
+                )
+            if issubclass(type_, StopIteration):
+                raise TypeError(
+                    f"step {self.name!r}: StopIteration cannot be thrown into a body"
+                )
+        return self._changed(raised=types)
+
+    def _changed(self, **changes: Any) -> Step[Any]:
+        fields = {field.name: getattr(self, field.name) for field in attrs.fields(Step)}
+        step = object.__new__(Step)
+        step.__attrs_init__(**{**fields, **changes})  # type: ignore[attr-defined]
+        return step
+
+    @property
+    def result_type(self) -> Any:
+        """The type of the result: declared, else the function's annotation, else Any.
+
+        Raises:
+            UnresolvedAnnotation: the function's annotation names nothing.
+        """
+        if self.declared is UNDECLARED:
+            return result_type(self.function)
+        return self.declared
+
+    def __repr__(self) -> str:
+        shown = [repr(self.name), getattr(self.function, "__qualname__", repr(self.function))]
+        shown += [repr(argument) for argument in self.args]
+        shown += [f"{key}={value!r}" for key, value in self.kwargs.items()]
+        text = f"Step({', '.join(shown)})"
+        if self.declared is not UNDECLARED:
+            text += f".returns({getattr(self.declared, '__name__', self.declared)})"
+        if self.raised:
+            text += f".raises({', '.join(type_.__name__ for type_ in self.raised)})"
+        return text
+
+
+@attrs.frozen
+class Await(Command[T_co]):
+    """A named wait for something that happens outside.
+
+    The run parks here until a wake is recorded under the name (`Engine.resolve`).
+    Awaiting one name twice gives the same value twice.
+
+    Args:
+        name: unique within a generation among steps and waits.
+        arm: tells the outside that somebody waits. Runs each time the wait is reached
+            and has no value yet, so it must be idempotent. An error in it is a crash of
+            the run, never thrown into the body.
+        returns: the type the value is decoded as.
+    """
+
+    name: str = attrs.field(converter=check_step_name)
+    arm: Callable[[], object] | None = None
+    returns: Any = attrs.field(default=Any, kw_only=True, hash=False)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(
+            self: Await[Any], name: str, arm: Callable[[], object] | None = None
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Await[T],
+            name: str,
+            arm: Callable[[], object] | None = None,
+            *,
+            returns: type[T],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Await[Any],
+            name: str,
+            arm: Callable[[], object] | None = None,
+            *,
+            returns: Any,
+        ) -> None: ...
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
+
+@attrs.frozen
+class Patch(Command[bool]):
+    """Whether this generation runs the new side of a change: True or False for ever.
+
+    True when the id was among ``RunOptions.active_patches`` at the first claim of the
+    generation. Asking twice is fine. A new generation may answer anew.
+    """
+
+    patch_id: str = attrs.field()
+
+    @patch_id.validator
+    def _check(self, _: object, patch_id: object) -> None:
+        # The recorded name carries a prefix, and must still fit a step name.
+        check_name(patch_id, "patch id")
+        check_name(PATCH_PREFIX + self.patch_id, "patch id")
+
+
+@attrs.frozen
+class CurrentWorkflow(Command[tuple[str, str]]):
+    """The workflow name and the workflow id of the running instance."""
+
+
+@attrs.frozen
+class CurrentGeneration(Command[int]):
+    """The generation the run works on: 0, and one more after each `ContinueAsNew`."""
+
+
+@attrs.frozen
+class FreshOrdinal(Command[int]):
+    """The next number, from 0, in a namespace of this run.
+
+    Deterministic as the body is: numbers follow the order in which the body asks, so
+    reordering code changes them. Names that may move should be written out instead.
+    """
+
+    namespace: str = attrs.field(validator=attrs.validators.instance_of(str))
+
+
+@attrs.frozen
+class ContinueAsNew(Command[Never]):
+    """End this generation and start the next with an empty journal and this seed.
+
+    Never returns. The next generation reads the seed with `restore_seed`. The seed is
+    recorded as ``returns`` when that is given, else as plain JSON.
+    """
+
+    seed: Any = attrs.field(hash=False)
+    returns: Any = attrs.field(default=UNDECLARED, kw_only=True, hash=False)
+
+
+@attrs.frozen
+class Chosen(Command[T_co]):
+    """A value that is recorded before the body sees it; the first recorded one stays."""
+
+    name: str
+    value: Any = attrs.field(hash=False)
+    declared: Any = attrs.field(hash=False)
+
+
+def restore_seed(default: T, *, returns: Any = UNDECLARED) -> Chosen[T]:
+    """The seed the previous generation carried over, or ``default`` in the first one.
+
+    Args:
+        default: recorded as the seed of the first generation.
+        returns: the type to decode as; by default that of ``default``, or plain JSON
+            when that is a built-in container.
+    """
+    declared = seed_type(default) if returns is UNDECLARED else returns
+    return Chosen(SEED, default, declared)
+
+
+def seed_type(seed: object) -> Any:
+    """The type a seed is recorded as when none is declared.
+
+    A built-in container does not know the types of its items, so it travels as JSON.
+    """
+    plain = (dict, list, tuple, set, frozenset, type(None))
+    return Any if isinstance(seed, plain) else type(seed)
+
+
+Member: TypeAlias = Command[Any] | Generator[Command[Any], Any, Any]
+"""What can run as a branch: one command, or a generator of commands."""
+
+
+@attrs.frozen(eq=False)
+class AllOf(Command[tuple[Any, ...]]):
+    """Run the members side by side; their values, in the order given."""
+
+    members: tuple[Member, ...] = attrs.field(converter=tuple)
+
+
+@attrs.frozen(eq=False)
+class AnyOf(Command[tuple[int, Any]]):
+    """Run the members side by side; index and value of the first to end."""
+
+    members: tuple[Member, ...] = attrs.field(converter=tuple)

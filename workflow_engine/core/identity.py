@@ -1,0 +1,87 @@
+"""Names and ids: what may be one, and which names the engine keeps for itself.
+
+Frozen: the reserved names and prefixes below are stored in journals. They are never
+changed, only added to.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+from workflow_engine.errors import InvalidName
+
+MAX_LENGTH = 255
+"""Characters in a workflow name, a workflow id, a step name or a patch id."""
+
+COMPLETED = "__workflow_completed__"
+CANCELLED = "__workflow_cancelled__"
+FAILED = "__workflow_failed__"
+CONTINUED_AS_NEW = "__workflow_continued_as_new__"
+SEED = "__workflow_seed__"
+PATCH_SET = "__workflow_patches__"
+CANCEL_REQUESTED = "__workflow_cancel_requested__"
+
+PATCH_PREFIX = "patch:"
+
+RESERVED_PREFIXES = (
+    "__workflow_",
+    "sleep:",
+    "awk:",
+    "awkid:",
+    "child:",
+    PATCH_PREFIX,
+    "message:",
+    "timeout:",
+)
+"""Step names of users may not begin with one of these."""
+
+
+def check_name(name: object, what: str) -> str:
+    """Return ``name`` if it can be stored and shown as a ``what``.
+
+    Text of 1 to 255 characters, not blank, without control characters or lone
+    surrogates. Nothing is normalised: names that differ in a code point are different.
+
+    Raises:
+        InvalidName: naming the rule that was broken.
+    """
+    if not isinstance(name, str):
+        raise InvalidName(
+            name=repr(name), what=what, problem=f"it is a {type(name).__name__}, not str"
+        )
+    problem = _find_problem(name)
+    if problem is not None:
+        shown = repr(name) if len(name) <= 80 else f"{name[:77]!r}..."
+        raise InvalidName(name=shown, what=what, problem=problem)
+    return name
+
+
+def check_step_name(name: object) -> str:
+    """Return ``name`` if an author may use it for a step or an await.
+
+    Raises:
+        InvalidName: as `check_name`, and for names the engine keeps for itself.
+    """
+    text = check_name(name, "step name")
+    for prefix in RESERVED_PREFIXES:
+        if text.startswith(prefix):
+            raise InvalidName(
+                name=repr(text),
+                what="step name",
+                problem=f"names beginning with {prefix!r} belong to the engine",
+            )
+    return text
+
+
+def _find_problem(name: str) -> str | None:
+    if not name or name.isspace():
+        return "it is empty"
+    if len(name) > MAX_LENGTH:
+        return f"it has {len(name)} characters, at most {MAX_LENGTH} are allowed"
+    for character in name:
+        category = unicodedata.category(character)
+        if category == "Cc":
+            return f"it holds the control character {character!r}"
+        if category == "Cs":
+            return f"it holds {character!r}, half of a character"
+    return None

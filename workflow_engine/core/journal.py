@@ -1,0 +1,110 @@
+"""Journal entries: what was decided, in the order it was decided.
+
+An entry is *live* when its name can answer a command: a step's outcome, a wake, the
+cancellation delivered to the body. All others are history: markers, attempts,
+resurrections, superseded entries. History is never deleted while its instance exists.
+
+Frozen: the values of `Kind` and `FORMAT` are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+import attrs
+
+FORMAT = 1
+"""Version of the payload layouts below. Readers refuse versions they do not know."""
+
+
+class Kind(StrEnum):
+    """What an entry records."""
+
+    STEP_OK = "step_ok"
+    STEP_FAILED = "step_failed"
+    WAKE = "wake"
+    WAKE_FAILED = "wake_failed"
+    CANCEL = "cancel"
+    PATCH = "patch"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    CONTINUED_AS_NEW = "continued_as_new"
+    ATTEMPT = "attempt"
+    RESURRECTED = "resurrected"
+
+
+ANSWERING = frozenset(
+    {Kind.STEP_OK, Kind.STEP_FAILED, Kind.WAKE, Kind.WAKE_FAILED, Kind.CANCEL}
+)
+"""Kinds whose live entries a body is answered from."""
+
+STEP_KINDS = frozenset({Kind.STEP_OK, Kind.STEP_FAILED})
+WAKE_KINDS = frozenset({Kind.WAKE, Kind.WAKE_FAILED})
+
+MARKERS = frozenset(
+    {Kind.COMPLETED, Kind.FAILED, Kind.CANCELLED, Kind.CONTINUED_AS_NEW}
+)
+"""Kinds that end a generation. The first marker of a generation wins."""
+
+KNOWN = frozenset(kind.value for kind in Kind)
+
+
+@attrs.frozen
+class Draft:
+    """An entry to append: it has no position yet.
+
+    Attributes:
+        kind: what it records.
+        name: the step name it answers; None for history.
+        payload: ASCII JSON, or None.
+        superseded: how often this name was superseded before, for its entry id.
+    """
+
+    kind: Kind
+    name: str | None
+    payload: str | None
+    superseded: int = 0
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the entry takes its name in the generation."""
+        return self.name is not None
+
+
+@attrs.frozen
+class Entry:
+    """A recorded entry.
+
+    ``kind`` is text and not a `Kind`, since a later version of this code may have
+    written it. ``position`` counts from 1 within a generation, without gaps.
+    """
+
+    position: int
+    kind: str
+    name: str | None
+    payload: str | None
+    live: bool
+    format: int = FORMAT
+
+    @property
+    def is_known(self) -> bool:
+        """Whether this code can interpret the entry."""
+        return self.kind in KNOWN and self.format == FORMAT
+
+    @property
+    def answers(self) -> bool:
+        """Whether a body may be answered from this entry, or must stop at it."""
+        if not self.is_known:
+            return True
+        return self.live and self.kind in ANSWERING
+
+
+def count_superseded(entries: Sequence[Entry]) -> dict[str, int]:
+    """How often each name was superseded: entries that kept a name and are not live."""
+    counts: dict[str, int] = {}
+    for entry in entries:
+        if entry.name is not None and not entry.live:
+            counts[entry.name] = counts.get(entry.name, 0) + 1
+    return counts

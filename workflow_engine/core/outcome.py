@@ -1,0 +1,93 @@
+"""What a step leaves behind and how a run ends.
+
+An outcome travels encoded: ``Value`` and ``Error`` hold the JSON that the journal holds.
+`Returned` and `Thrown` are their decoded twins, which can enter a generator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, TypeAlias
+
+import attrs
+
+
+@attrs.frozen
+class Value:
+    """A step returned; ``payload`` is its result as ASCII JSON."""
+
+    payload: str
+
+
+@attrs.frozen
+class Error:
+    """A step raised; ``payload`` is the failure record as ASCII JSON."""
+
+    payload: str
+
+
+Outcome: TypeAlias = Value | Error
+
+
+@attrs.frozen
+class Returned:
+    """A value to send into a body."""
+
+    value: Any
+
+    def send(self, body: Generator[Any, Any, Any]) -> Any:
+        """Continue ``body`` with the value; what it yields next."""
+        return body.send(self.value)
+
+
+@attrs.frozen(eq=False)
+class Thrown:
+    """An exception to throw into a body."""
+
+    error: BaseException
+
+    def send(self, body: Generator[Any, Any, Any]) -> Any:
+        """Continue ``body`` with the exception; what it yields next."""
+        return body.throw(self.error)
+
+
+Answer: TypeAlias = Returned | Thrown
+
+
+# --- endings, made for ``match`` ------------------------------------------------------
+
+
+@attrs.frozen
+class Completed:
+    """The body returned; ``result`` is its value as the journal gives it back."""
+
+    result: Any
+
+
+@attrs.frozen
+class Suspended:
+    """The run parked; ``on`` are the names it waits for, in the order it reached them."""
+
+    on: tuple[str, ...]
+
+
+@attrs.frozen
+class Cancelled:
+    """The instance was cancelled."""
+
+
+@attrs.frozen
+class Failed:
+    """The instance failed for good; ``reason`` says why in a sentence."""
+
+    reason: str
+
+
+@attrs.frozen
+class ContinuedAsNew:
+    """The generation ended with a seed for the next; ``generation`` is the next one."""
+
+    generation: int
+
+
+Ending: TypeAlias = Completed | Suspended | Cancelled | Failed | ContinuedAsNew

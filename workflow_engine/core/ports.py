@@ -1,0 +1,374 @@
+"""What the runtime asks of a store. Each method is one transaction.
+
+A store keeps instances, their journals and their snapshots. Its promises:
+
+- **Positions** of a generation count from 1 without gaps, and commit order is position
+  order, since the counter in the instance row moves under that row's lock.
+- **First writer wins** for a live name. A second append of the name changes nothing, and
+  its answer carries the stored entry.
+- **Fencing.** A `Lease` is good while the instance row holds its epoch. Every claim and
+  every release raises the epoch, so a former owner can write nothing.
+- **The instance row is the ledger.** Whatever makes an instance runnable writes that row
+  in the same transaction.
+- **Time** is the database's, or a value the clock binds for tests. Durations are whole
+  microseconds; instants are microseconds since 1970-01-01 UTC.
+- **Expected results are data.** Methods return what happened. They raise only for a
+  database that is away or full (`StoreUnavailable`: nothing is known to have happened,
+  trying again is safe) and for one that cannot be used (`StoreRefused`).
+
+Every method may be called from any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import attrs
+
+from workflow_engine.core.journal import Draft, Entry
+from workflow_engine.core.lifecycle import Status
+from workflow_engine.core.requests import Appended, Moved
+
+
+@attrs.frozen
+class Key:
+    """The identity of an instance. Two parts, never joined."""
+
+    workflow: str
+    id: str
+
+
+@attrs.frozen
+class Lease:
+    """The right of ``owner`` to run one generation of an instance, until it is fenced."""
+
+    key: Key
+    instance: int
+    generation: int
+    epoch: int
+    owner: str
+
+
+@attrs.frozen
+class Instance:
+    """An instance row. Payloads are None unless they were asked for."""
+
+    instance: int
+    key: Key
+    incarnation: str
+    status: Status
+    generation: int
+    position: int
+    attempts: int
+    takeovers: int
+    lease_owner: str | None
+    lease_until: int | None
+    next_attempt_at: int | None
+    wake_after: int | None
+    cancel_requested: bool
+    patches: frozenset[str] | None
+    tags: Mapping[str, str]
+    last_error: str | None
+    created_at: int
+    updated_at: int
+    ended_at: int | None
+    input: str | None = None
+    result: str | None = None
+
+
+@attrs.frozen
+class NewInstance:
+    """What is recorded at the first start.
+
+    ``delay`` (microseconds) keeps workers from claiming it before that time has passed.
+    ``incarnation`` is 32 random hexadecimal digits.
+    """
+
+    input: str
+    incarnation: str
+    tags: Mapping[str, str] = attrs.field(factory=dict)
+    delay: int = 0
+
+
+@attrs.frozen
+class Claim:
+    """A claimed instance: the lease, and what a run needs to begin.
+
+    ``instance`` is the row as the claim left it, with ``input``; its ``patches`` are
+    decided by now. ``created`` says that this call recorded the start.
+    """
+
+    lease: Lease
+    instance: Instance
+    created: bool = False
+
+
+@attrs.frozen
+class Held:
+    """Somebody else's lease is not over. Nothing was changed."""
+
+    owner: str
+    until: int
+
+
+@attrs.frozen
+class Ended:
+    """The instance has ended; the row comes with ``result``. Nothing was changed."""
+
+    instance: Instance
+
+
+@attrs.frozen
+class Missing:
+    """There is no such instance."""
+
+
+@attrs.frozen
+class Prefix:
+    """All entries of positions 1..``position`` that matter to a run, in order.
+
+    Live entries, and entries of a kind or format this code does not know.
+    ``superseded`` counts superseded entries by name.
+    """
+
+    entries: tuple[Entry, ...]
+    position: int
+    superseded: Mapping[str, int]
+
+
+@attrs.frozen
+class Refused:
+    """The generation or the instance has ended; nothing was recorded.
+
+    ``instance`` is the row that says how, with ``result``.
+    """
+
+    instance: Instance
+
+
+@attrs.frozen
+class Fenced:
+    """The lease is no longer good; nothing was recorded."""
+
+
+@attrs.frozen
+class Done:
+    """It is committed."""
+
+
+@attrs.frozen
+class Crashed:
+    """The crash is recorded. ``failed`` when the ceiling was reached and it failed.
+
+    ``attempts`` counts this one; ``retry_at`` is when workers try again.
+    """
+
+    failed: bool
+    attempts: int
+    retry_at: int | None
+
+
+@attrs.frozen
+class Batch:
+    """What `Store.claim_due` found.
+
+    Attributes:
+        claims: claimed, to be run.
+        failed: at the ceiling of takeovers; their failed marker was written instead.
+        unregistered: runnable instances by name, of names that were not asked for.
+    """
+
+    claims: tuple[Claim, ...]
+    failed: tuple[Instance, ...]
+    unregistered: Mapping[str, int]
+
+
+@attrs.frozen
+class Resolved:
+    """How a delivery went. ``delivered`` is False when the name had an entry already,
+    when the generation is not the current one, or when the instance has ended."""
+
+    delivered: bool
+    instance: Instance
+
+
+@attrs.frozen
+class Ambiguous:
+    """These live step entries lie after the failure."""
+
+    names: tuple[str, ...]
+
+
+Refusal: TypeAlias = Refused | Fenced
+
+
+class Store(Protocol):
+    """The store of one database (and, on PostgreSQL, one schema)."""
+
+    # --- starting and owning ---
+
+    def start(self, key: Key, new: NewInstance) -> tuple[Instance, bool]:
+        """Record an instance unless it exists; the row with ``input``, and whether this
+        call created it."""
+
+    def claim(
+        self,
+        key: Key,
+        owner: str,
+        lease: int,
+        patches: Collection[str],
+        new: NewInstance | None = None,
+    ) -> Claim | Held | Ended | Missing:
+        """Take the lease of one instance for ``lease`` microseconds, whatever its pacing
+        (``next_attempt_at``, ``wake_after``); with ``new``, start it first if missing.
+
+        ``patches`` become the generation's set if it has none yet. Counts no takeover.
+        A claim does not change the status of a blocked or suspended instance to running
+        in a way that loses why it waits; it becomes running, and park or block set it
+        again.
+        """
+
+    def claim_due(
+        self,
+        owner: str,
+        lease: int,
+        patches: Collection[str],
+        names: Collection[str],
+        limit: int,
+        max_takeovers: int,
+        exclude: Collection[int] = (),
+    ) -> Batch:
+        """Take up to ``limit`` runnable instances of ``names``, oldest due first, each
+        name having its fair share; never waits for a row somebody else holds.
+
+        Runnable: running, suspended or blocked; no unexpired lease; ``next_attempt_at``
+        null or due; when suspended, ``wake_after`` due. Claiming another owner's expired
+        lease counts a takeover; the claim that reaches ``max_takeovers`` writes the
+        failed marker instead. ``exclude`` are instances to leave alone.
+        """
+
+    def renew(self, owner: str, lease: int, leases: Sequence[Lease]) -> frozenset[int]:
+        """Extend the leases with one statement; the instances still held."""
+
+    def release(self, lease: Lease) -> bool:
+        """Give the lease back, raising the epoch; the instance is runnable at once.
+        False if it was not good any more."""
+
+    def owners(self) -> frozenset[str]:
+        """The owners of unexpired leases."""
+
+    def expire(self, owners: Collection[str]) -> int:
+        """End the leases of owners known to be dead, as if their time had run out."""
+
+    # --- the journal of a run ---
+
+    def load(self, instance: int, generation: int, page_size: int) -> Prefix:
+        """The current prefix of a generation: its snapshot, if one is usable, and the
+        tail. Never shorter than the row's position: a short read is read again."""
+
+    def append(
+        self, lease: Lease, drafts: Sequence[Draft], known: int, expect: int | None
+    ) -> Appended | Moved | Refusal:
+        """Record drafts whose name is not taken; all entries after ``known``.
+
+        With ``expect``, `Moved` unless the position is still that. A recorded outcome
+        is progress: attempts, takeovers and last error are reset.
+        """
+
+    def park(
+        self,
+        lease: Lease,
+        drafts: Sequence[Draft],
+        expect: int,
+        cancel_seen: bool,
+    ) -> Done | Appended | Refusal:
+        """Suspend and release, if the position is ``expect`` and no cancel came that was
+        not seen; else nothing changes and the tail is answered. Repeating a park whose
+        acknowledgement was lost answers Done."""
+
+    def finish(
+        self, lease: Lease, status: Status, payload: str | None, drafts: Sequence[Draft]
+    ) -> Done | Refusal:
+        """Record drafts and the marker of ``status`` (completed, cancelled), set the
+        result, end the instance and release the lease."""
+
+    def fail(
+        self, lease: Lease, payload: str, expect: int, drafts: Sequence[Draft] = ()
+    ) -> Done | Moved | Refusal:
+        """Write the failed marker with this record, end the instance, release."""
+
+    def crash(
+        self, lease: Lease, payload: str, expect: int, max_attempts: int
+    ) -> Crashed | Moved | Refusal:
+        """Record an attempt as history, count it, set the backoff (2, 4, 8 … 64 s) and
+        release; at the ceiling write the failed marker instead."""
+
+    def block(
+        self, lease: Lease, payload: str, expect: int, delay: int
+    ) -> Done | Moved | Refusal:
+        """Set status blocked with the reason, paced by ``delay`` microseconds, and
+        release. Counts no attempt; writes no entry."""
+
+    def rotate(
+        self,
+        lease: Lease,
+        seed: str,
+        patches: Collection[str],
+        consumed: Collection[str],
+        drafts: Sequence[Draft],
+    ) -> Done | Refusal:
+        """Open the next generation with its seed and patch set, carry over live wakes
+        whose name is not ``consumed`` in order, write the old generation's marker and
+        release. The instance is runnable at once."""
+
+    def snapshot(self, lease: Lease, prefix: Prefix) -> None:
+        """Keep ``prefix`` so that a load starts there. Advisory: may do nothing."""
+
+    # --- from outside ---
+
+    def find(self, key: Key, payloads: bool = False) -> Instance | None:
+        """The row, with ``input`` and ``result`` if asked."""
+
+    def list(
+        self,
+        *,
+        statuses: Collection[Status] | None,
+        workflow: str | None,
+        prefix: str | None,
+        tags: Mapping[str, str],
+        after: int | None,
+        limit: int,
+    ) -> Sequence[Instance]:
+        """Instances by ascending ``instance`` after ``after``, without payloads.
+        ``prefix`` is the literal beginning of the workflow id."""
+
+    def journal(
+        self, instance: int, generation: int, after: int, limit: int
+    ) -> Sequence[tuple[Entry, int, str]]:
+        """Every entry, history too, with ``recorded_at`` and entry id, by position."""
+
+    def resolve(
+        self, key: Key, name: str, payload: str, generation: int | None
+    ) -> Resolved | Missing:
+        """Record a wake for a name, and make a suspended instance runnable."""
+
+    def cancel(self, key: Key) -> Instance | Missing:
+        """Write the cancelled marker unless the instance has ended; the row after."""
+
+    def resurrect(
+        self, key: Key, rerun: Collection[str] | None
+    ) -> Done | Ambiguous | Instance | Missing:
+        """Make a failed or blocked instance runnable: supersede the failure that left
+        the body, drop the generation's snapshots, reset the counts and record it.
+
+        `Ambiguous` when live step entries lie after the failure and ``rerun`` is None;
+        the row when its status does not allow it.
+        """
+
+    def discard(self, key: Key, position: int) -> Done | Instance | Missing:
+        """Turn the live wake entry at ``position`` of a blocked instance's generation
+        into history; the row when there is no such entry or it is not blocked."""
+
+    def force_release(self, key: Key) -> bool | Missing:
+        """Take the lease away from its owner; whether there was one."""
