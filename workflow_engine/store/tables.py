@@ -1,0 +1,217 @@
+"""The tables, as SQLAlchemy Core sees them.
+
+On PostgreSQL they live in a schema of the user's choice and every statement names it;
+SQLite has no schemas. Nothing here is global: `tables_for` builds one set a schema, so
+that two schemas in one process never mix.
+
+Instants and durations are microseconds, instants since 1970-01-01 UTC. Payloads are
+TEXT holding ASCII JSON: PostgreSQL's jsonb would reorder keys and refuse NUL. Names
+compare byte by byte on every database (collation "C" on PostgreSQL).
+
+A change here needs a revision in ``alembic/versions``; tests hold the two equal. Changes
+only expand: a column is added with a default, and dropped a release after its last use.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import attrs
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Identity,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    false,
+    text,
+)
+
+NAMING_CONVENTION = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+VERSION_TABLE = "wf_schema_version"
+"""Alembic's own table, under a name that leaves the user's `alembic_version` alone."""
+
+NAME = Text().with_variant(Text(collation="C"), "postgresql")
+"""Text that is compared byte by byte."""
+
+KEY = BigInteger().with_variant(Integer(), "sqlite")
+"""A surrogate key: SQLite only numbers a column of type INTEGER by itself."""
+
+ZERO = text("0")
+
+
+@attrs.frozen(eq=False)
+class Tables:
+    """One set of tables.
+
+    Attributes:
+        metadata: all of them, and nothing else.
+        instances: one row an instance, the complete ledger for discovery.
+        journal: one row an entry; also the index by step name.
+        snapshots: the live entries of a generation's first positions, in one value.
+        schema_compat: one row that says which code may use this database.
+    """
+
+    metadata: MetaData
+    instances: Table
+    journal: Table
+    snapshots: Table
+    schema_compat: Table
+
+
+@functools.cache
+def tables_for(schema: str | None) -> Tables:
+    """Build the tables of ``schema``; None for SQLite."""
+    metadata = MetaData(schema=schema, naming_convention=NAMING_CONVENTION)
+    return Tables(
+        metadata=metadata,
+        instances=_instances(metadata),
+        journal=_journal(metadata),
+        snapshots=_snapshots(metadata),
+        schema_compat=_schema_compat(metadata),
+    )
+
+
+@functools.cache
+def version_table_for(schema: str | None) -> Table:
+    """Build Alembic's version table as Alembic does, outside our own metadata."""
+    return Table(
+        VERSION_TABLE,
+        MetaData(schema=schema),
+        Column("version_num", String(32), nullable=False),
+        PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc"),
+    )
+
+
+def _instances(metadata: MetaData) -> Table:
+    return Table(
+        "wf_instances",
+        metadata,
+        # Never reused, so that a journal row left behind belongs to nobody new. An
+        # identity column and not a serial: it needs no right on a sequence.
+        Column("id", KEY, Identity(), primary_key=True),
+        Column("workflow_name", NAME, nullable=False),
+        Column("workflow_id", NAME, nullable=False),
+        # 32 hex digits, drawn at random for this row: ids derived for effects outside
+        # the database differ when an identity is used again after a collection.
+        Column("incarnation", String(32), nullable=False),
+        Column("status", NAME, nullable=False),
+        Column("generation", Integer, nullable=False, server_default=ZERO),
+        # Journal entries in the current generation, which is the last one's position.
+        Column("position", Integer, nullable=False, server_default=ZERO),
+        # Rises whenever the lease changes hands; an older one is refused.
+        Column("epoch", BigInteger, nullable=False, server_default=ZERO),
+        Column("lease_owner", NAME),
+        Column("lease_until", BigInteger),
+        # The earliest instant at which a worker may claim the instance. NULL when it
+        # is parked without a due time, or has ended.
+        Column("runnable_at", BigInteger),
+        Column("attempts", Integer, nullable=False, server_default=ZERO),
+        Column("takeovers", Integer, nullable=False, server_default=ZERO),
+        Column("next_attempt_at", BigInteger),
+        Column("wake_after", BigInteger),
+        Column("cancel_requested", Boolean, nullable=False, server_default=false()),
+        # A JSON list, decided with the first claim of a generation.
+        Column("patches", Text),
+        Column("input", Text, nullable=False),
+        Column("result", Text),
+        Column("last_error", Text),
+        Column("created_at", BigInteger, nullable=False),
+        Column("updated_at", BigInteger, nullable=False),
+        Column("ended_at", BigInteger),
+        # A JSON object of strings.
+        Column("tags", Text, nullable=False, server_default=text("'{}'")),
+        UniqueConstraint("workflow_name", "workflow_id"),
+        Index(
+            None,
+            "runnable_at",
+            sqlite_where=text("runnable_at IS NOT NULL"),
+            postgresql_where=text("runnable_at IS NOT NULL"),
+        ),
+        Index(
+            None,
+            "lease_owner",
+            sqlite_where=text("lease_owner IS NOT NULL"),
+            postgresql_where=text("lease_owner IS NOT NULL"),
+        ),
+        Index(None, "status", "id"),
+        Index(None, "workflow_name", "id"),
+        sqlite_autoincrement=True,
+    )
+
+
+def _journal(metadata: MetaData) -> Table:
+    return Table(
+        "wf_journal",
+        metadata,
+        # No foreign key: every insert happens under the lock of the instance's row,
+        # which a foreign key would only look up and lock again.
+        Column("instance_id", BigInteger, nullable=False),
+        Column("generation", Integer, nullable=False),
+        Column("position", Integer, nullable=False),
+        Column("kind", NAME, nullable=False),
+        Column("step_name", NAME),
+        # Whether the entry answers its name. History entries have no name or are
+        # superseded, and stand outside the unique key below.
+        Column("live", Boolean, nullable=False),
+        Column("format", SmallInteger, nullable=False, server_default=text("1")),
+        Column("payload", Text),
+        Column("recorded_at", BigInteger, nullable=False),
+        Column("entry_id", String(36), nullable=False),
+        PrimaryKeyConstraint("instance_id", "generation", "position"),
+        Index(
+            None,
+            "instance_id",
+            "generation",
+            "step_name",
+            unique=True,
+            sqlite_where=text("live"),
+            postgresql_where=text("live"),
+        ),
+        # Stored in the order in which a replay reads it.
+        sqlite_with_rowid=False,
+    )
+
+
+def _snapshots(metadata: MetaData) -> Table:
+    return Table(
+        "wf_snapshots",
+        metadata,
+        Column("instance_id", BigInteger, nullable=False),
+        Column("generation", Integer, nullable=False),
+        # The snapshot covers the positions up to this one.
+        Column("position", Integer, nullable=False),
+        # Changes with the shape of ``entries``: another one is not read.
+        Column("discriminator", NAME, nullable=False),
+        Column("entries", Text, nullable=False),
+        Column("written_at", BigInteger, nullable=False),
+        PrimaryKeyConstraint("instance_id", "generation"),
+    )
+
+
+def _schema_compat(metadata: MetaData) -> Table:
+    return Table(
+        "wf_schema_compat",
+        metadata,
+        Column("id", SmallInteger, nullable=False, server_default=text("1")),
+        # The oldest code that can still use this database, named by the newest
+        # revision it knows. Every revision sets it.
+        Column("oldest_code", String(32), nullable=False),
+        PrimaryKeyConstraint("id"),
+        CheckConstraint("id = 1", name="one_row"),
+    )
