@@ -416,9 +416,14 @@ class MigrationLocked(EngineError, TimeoutError):
 
 
 class StoreUnavailable(EngineError):
-    """the database cannot be reached or written just now: {problem}"""
+    """the database cannot be reached or written just now: {problem}
+
+    Nothing happened, and trying again is safe; unless ``ambiguous``, which says that
+    the connection was lost while committing, so that the commit may have happened.
+    """
 
     problem: str
+    ambiguous: bool = False
 
 
 class StoreRefused(EngineError):

@@ -8,8 +8,9 @@ Instants and durations are microseconds, instants since 1970-01-01 UTC. Payloads
 TEXT holding ASCII JSON: PostgreSQL's jsonb would reorder keys and refuse NUL. Names
 compare byte by byte on every database (collation "C" on PostgreSQL).
 
-A change here needs a revision in ``alembic/versions``; tests hold the two equal. Changes
-only expand: a column is added with a default, and dropped a release after its last use.
+A change here needs a revision in ``alembic/versions``; tests hold the two equal.
+Changes only expand: a column is added with a default, and dropped a release after its
+last use.
 """
 
 from __future__ import annotations
