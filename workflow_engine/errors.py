@@ -27,6 +27,7 @@
     │   ├── ResurrectAmbiguous      say which later steps run again
     │   ├── WorkflowFailed          Handle.result(): the instance failed
     │   ├── WorkflowCancelled       Handle.result(): the instance was cancelled
+    │   ├── UnknownRevision         (ValueError) no such schema revision
     │   ├── ResultTimeout           (TimeoutError) Handle.result(): not ended in time
     │   └── WaitsForItself          a step waits for the instance that runs it
     ├── StepFailed                  thrown into a body: the step it waits for failed
@@ -287,6 +288,13 @@ class ResultTimeout(RequestError, TimeoutError):
     id: str
     status: str
     seconds: float
+
+
+class UnknownRevision(RequestError, ValueError):
+    """this code has no schema revision {revision!r}; it knows {known}"""
+
+    revision: str
+    known: str
 
 
 class WaitsForItself(RequestError):

@@ -77,7 +77,7 @@ class Tables:
 
 @functools.cache
 def tables_for(schema: str | None) -> Tables:
-    """Build the tables of ``schema``; None for SQLite."""
+    """Build the tables of ``schema``, which is None for SQLite alone."""
     metadata = MetaData(schema=schema, naming_convention=NAMING_CONVENTION)
     return Tables(
         metadata=metadata,
@@ -100,12 +100,13 @@ def version_table_for(schema: str | None) -> Table:
 
 
 def _instances(metadata: MetaData) -> Table:
+    # An identity column and not a serial: it needs no right on a sequence.
+    numbering = [] if metadata.schema is None else [Identity()]
     return Table(
         "wf_instances",
         metadata,
-        # Never reused, so that a journal row left behind belongs to nobody new. An
-        # identity column and not a serial: it needs no right on a sequence.
-        Column("id", KEY, Identity(), primary_key=True),
+        # Never reused, so that a journal row left behind belongs to nobody new.
+        Column("id", KEY, *numbering, primary_key=True),
         Column("workflow_name", NAME, nullable=False),
         Column("workflow_id", NAME, nullable=False),
         # 32 hex digits, drawn at random for this row: ids derived for effects outside

