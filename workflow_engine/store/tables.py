@@ -139,8 +139,10 @@ def _instances(metadata: MetaData) -> Table:
         # A JSON object of strings.
         Column("tags", Text, nullable=False, server_default=text("'{}'")),
         UniqueConstraint("workflow_name", "workflow_id"),
+        # Discovery asks name by name, so that each has its share of a pass.
         Index(
             None,
+            "workflow_name",
             "runnable_at",
             sqlite_where=text("runnable_at IS NOT NULL"),
             postgresql_where=text("runnable_at IS NOT NULL"),
@@ -184,6 +186,15 @@ def _journal(metadata: MetaData) -> Table:
             unique=True,
             sqlite_where=text("live"),
             postgresql_where=text("live"),
+        ),
+        # How often a name was superseded is part of its next entry's id.
+        Index(
+            "ix_wf_journal_history",
+            "instance_id",
+            "generation",
+            "step_name",
+            sqlite_where=text("NOT live"),
+            postgresql_where=text("NOT live"),
         ),
         # Stored in the order in which a replay reads it.
         sqlite_with_rowid=False,
