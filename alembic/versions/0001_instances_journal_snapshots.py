@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
-
 from alembic import op
 
 revision = "0001"
@@ -70,12 +69,12 @@ def create_instances(schema: str | None) -> None:
         schema=schema,
         sqlite_autoincrement=True,
     )
-    for column in ("runnable_at", "lease_owner"):
-        present = sa.text(f"{column} IS NOT NULL")
+    for columns in (["workflow_name", "runnable_at"], ["lease_owner"]):
+        present = sa.text(f"{columns[-1]} IS NOT NULL")
         op.create_index(
-            op.f(f"ix_wf_instances_{column}"),
+            op.f(f"ix_wf_instances_{'_'.join(columns)}"),
             table,
-            [column],
+            columns,
             schema=schema,
             sqlite_where=present,
             postgresql_where=present,
@@ -114,6 +113,14 @@ def create_journal(schema: str | None) -> None:
         schema=schema,
         sqlite_where=sa.text("live"),
         postgresql_where=sa.text("live"),
+    )
+    op.create_index(
+        op.f("ix_wf_journal_history"),
+        "wf_journal",
+        ["instance_id", "generation", "step_name"],
+        schema=schema,
+        sqlite_where=sa.text("NOT live"),
+        postgresql_where=sa.text("NOT live"),
     )
 
 
