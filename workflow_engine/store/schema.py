@@ -28,6 +28,7 @@ from workflow_engine.store.tables import Tables, version_table_for
 
 __all__ = [
     "HEAD",
+    "LOCK_TIMEOUT",
     "OLDEST_CODE",
     "REVISIONS",
     "check",
@@ -82,7 +83,7 @@ def upgrade(
         MigrationLocked: another session kept the lock for ``lock_timeout`` seconds.
         StoreUnavailable: among others, when a table stayed locked as long.
     """
-    target = _target(revision, head=HEAD)
+    target = _target(revision)
     found = current(database)
     if found is not None and found not in REVISIONS:
         _require(database, found)
@@ -99,7 +100,7 @@ def downgrade(
 
     What the undone revisions brought is lost. Raises as `upgrade` does.
     """
-    target = None if revision == "base" else _target(revision, head=HEAD)
+    target = None if revision == "base" else _target(revision)
     found = current(database)
     if found is None:
         return
@@ -139,8 +140,8 @@ def sql(
 
     return migrate.script(
         DEFAULT_SCHEMA if schema is None else schema,
-        None if start is None else _target(start, head=HEAD),
-        _target(revision, head=HEAD),
+        None if start is None else _target(start),
+        _target(revision),
     )
 
 
@@ -208,9 +209,9 @@ def _out_of_date(database: Database, found: str | None) -> errors.SchemaOutOfDat
     )
 
 
-def _target(revision: str, *, head: str) -> str:
+def _target(revision: str) -> str:
     if revision == "head":
-        return head
+        return HEAD
     if revision not in REVISIONS:
         known = ", ".join(REVISIONS)
         raise errors.UnknownRevision(revision=revision, known=known)
