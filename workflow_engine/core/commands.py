@@ -300,7 +300,7 @@ Member: TypeAlias = Command[Any] | Generator[Command[Any], Any, Any]
 
 
 @attrs.frozen(eq=False)
-class AllOf(Command[tuple[Any, ...]]):
+class AllOf(Command[list[Any]]):
     """Run the members side by side; their values, in the order given."""
 
     members: tuple[Member, ...] = attrs.field(converter=tuple)

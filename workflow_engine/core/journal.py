@@ -9,7 +9,7 @@ Frozen: the values of `Kind` and `FORMAT` are stored.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 
 import attrs
@@ -101,10 +101,14 @@ class Entry:
         return self.live and self.kind in ANSWERING
 
 
-def count_superseded(entries: Sequence[Entry]) -> dict[str, int]:
-    """How often each name was superseded: entries that kept a name and are not live."""
-    counts: dict[str, int] = {}
-    for entry in entries:
-        if entry.name is not None and not entry.live:
-            counts[entry.name] = counts.get(entry.name, 0) + 1
-    return counts
+@attrs.frozen
+class Prefix:
+    """All entries of positions 1..``position`` that matter to a run, in order.
+
+    Live entries, and entries of a kind or format this code does not know.
+    ``superseded`` counts superseded entries by name.
+    """
+
+    entries: tuple[Entry, ...]
+    position: int
+    superseded: Mapping[str, int] = attrs.field(factory=dict)

@@ -26,7 +26,7 @@ from typing import Protocol, TypeAlias
 
 import attrs
 
-from workflow_engine.core.journal import Draft, Entry
+from workflow_engine.core.journal import Draft, Entry, Prefix
 from workflow_engine.core.lifecycle import Status
 from workflow_engine.core.requests import Appended, Moved
 
@@ -122,19 +122,6 @@ class Ended:
 @attrs.frozen
 class Missing:
     """There is no such instance."""
-
-
-@attrs.frozen
-class Prefix:
-    """All entries of positions 1..``position`` that matter to a run, in order.
-
-    Live entries, and entries of a kind or format this code does not know.
-    ``superseded`` counts superseded entries by name.
-    """
-
-    entries: tuple[Entry, ...]
-    position: int
-    superseded: Mapping[str, int]
 
 
 @attrs.frozen

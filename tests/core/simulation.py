@@ -1,0 +1,354 @@
+"""Random bodies and a journal in memory, to try the interpreter under every schedule.
+
+A *program* is plain data; `play` turns it into a body that logs all it observes. A
+`World` is one journal without leases, so that several runners may write to it: harsher
+than the real store, which fences. Nothing here knows how the interpreter works inside.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator
+from typing import Any
+
+import attrs
+from hypothesis import strategies as st
+
+from workflow_engine.core import commands, requests
+from workflow_engine.core.codec import Codec
+from workflow_engine.core.commands import (
+    AllOf,
+    AnyOf,
+    Await,
+    Chosen,
+    FreshOrdinal,
+    Patch,
+    Step,
+)
+from workflow_engine.core.desk import Context
+from workflow_engine.core.failure import Reason, capture
+from workflow_engine.core.interpreter import Interpreter
+from workflow_engine.core.journal import Draft, Entry, Kind, Prefix
+from workflow_engine.core.outcome import Error, Outcome, Value
+from workflow_engine.errors import CancelRequested, StepFailed
+
+Program = list[Any]
+Log = list[tuple[str, ...]]
+
+ALWAYS = 99
+"""A step that fails this often never succeeds."""
+
+CODEC = Codec()
+
+
+class Declared(Exception):
+    """Raised by some steps, declared by some."""
+
+
+def leaves() -> st.SearchStrategy[Any]:
+    reactions = st.sampled_from(["raise", "catch", "neutral", "compensate", "finally"])
+    return st.one_of(
+        st.tuples(st.just("step"), st.just(0), st.just("raise")),
+        st.tuples(st.just("step"), st.sampled_from([1, 2, ALWAYS]), reactions),
+        st.tuples(st.just("await")),
+        st.tuples(st.just("again")),
+        st.tuples(st.just("ordinal")),
+        st.tuples(st.just("patch"), st.sampled_from(["new", "old"])),
+        st.tuples(st.just("choose")),
+    )
+
+
+def _grow(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    programs = st.lists(inner, max_size=3)
+    return st.one_of(
+        st.tuples(st.just("all"), st.lists(programs, max_size=3)),
+        st.tuples(st.just("any"), st.lists(programs, min_size=1, max_size=3)),
+        st.tuples(st.just("guard"), programs),
+    )
+
+
+def programs() -> st.SearchStrategy[Program]:
+    return st.lists(st.recursive(leaves(), _grow, max_leaves=6), max_size=5)
+
+
+def races(program: Program) -> bool:
+    """Whether its result may depend on which branch is faster."""
+    for node in program:
+        if node[0] == "any" or (node[0] == "step" and node[1]):
+            return True
+        if node[0] == "guard" and races(node[1]):
+            return True
+        if node[0] == "all" and any(races(part) for part in node[1]):
+            return True
+    return False
+
+
+def play(program: Program, path: str, log: Log) -> Generator[Any, Any, str]:
+    """The body of a program. Names are paths, so they never clash."""
+    awaited: str | None = None
+    for index, node in enumerate(program):
+        name = f"{path}.{index}"
+        match node[0]:
+            case "step":
+                yield from _step(node, name, log)
+            case "await":
+                awaited = name
+                log.append((name, repr((yield Await(name)))))
+            case "again" if awaited is not None:
+                log.append((name, repr((yield Await(awaited)))))
+            case "ordinal":
+                log.append((name, repr((yield FreshOrdinal("all")))))
+            case "patch":
+                log.append((name, repr((yield Patch(node[1])))))
+            case "choose":
+                log.append((name, repr((yield Chosen(name, [name], Any)))))
+            case "all":
+                parts = [play(p, f"{name}.{i}", log) for i, p in enumerate(node[1])]
+                log.append((name, repr((yield AllOf(parts)))))
+            case "any":
+                parts = [play(p, f"{name}.{i}", log) for i, p in enumerate(node[1])]
+                log.append((name, repr((yield AnyOf(parts)))))
+            case "guard":
+                yield from _guard(node[1], name, log)
+    log.append((path, "returns"))
+    return path
+
+
+def _step(node: Any, name: str, log: Log) -> Generator[Any, Any, None]:
+    _, fails, reaction = node
+    step = Step(name, effect, name, fails)
+    try:
+        try:
+            log.append((name, repr((yield step))))
+        finally:
+            if reaction == "finally":
+                log.append((name, "finally"))
+                yield Step(f"{name}.cleanup", effect, f"{name}.cleanup", 0)
+    except StepFailed as failure:
+        log.append((name, repr(failure)))
+        if reaction == "neutral":
+            log.append((name, repr((yield FreshOrdinal("all")))))
+            raise
+        if reaction == "compensate":
+            yield Step(f"{name}.undo", effect, f"{name}.undo", 0)
+            raise
+        if reaction in ("raise", "finally"):
+            raise
+
+
+def _guard(program: Program, name: str, log: Log) -> Generator[Any, Any, None]:
+    try:
+        yield from play(program, name, log)
+    except CancelRequested:
+        log.append((name, "cancelled"))
+        yield Step(f"{name}.release", effect, f"{name}.release", 0)
+        raise
+
+
+def effect(name: str, fails: int) -> str:
+    """Never called: the world performs it, counting."""
+    raise AssertionError(name, fails)
+
+
+@attrs.define
+class World:
+    """One journal, its effects, and how the instance ended."""
+
+    program: Program
+    entries: list[Entry] = attrs.field(factory=list)
+    performed: dict[str, int] = attrs.field(factory=dict)
+    ended: tuple[str, object] | None = None
+    attempts: int = 0
+    cancel_requested: bool = False
+    lenient: bool = False
+    opened: list[Interpreter] = attrs.field(factory=list)
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for interpreter in self.opened:
+            interpreter.drop()
+
+    @property
+    def position(self) -> int:
+        return len(self.entries)
+
+    def prefix(self, position: int | None = None) -> Prefix:
+        end = self.position if position is None else position
+        return Prefix(tuple(self.entries[:end]), end)
+
+    def open(self, log: Log, position: int | None = None, **options: Any) -> Interpreter:
+        body = play(self.program, "p", log)
+        context = Context("w", "1", 0, CODEC, Any, frozenset({"new"}))
+        interpreter = Interpreter(body, context, self.prefix(position), **options)
+        self.opened.append(interpreter)
+        return interpreter
+
+    def is_recorded(self, name: str) -> bool:
+        return any(entry.name == name for entry in self.entries)
+
+    def append(self, drafts: tuple[Draft, ...], known: int) -> requests.Appended:
+        for draft in drafts:
+            if draft.name is None or not self.is_recorded(draft.name):
+                self._insert(draft)
+        return self.tail(known)
+
+    def _insert(self, draft: Draft) -> None:
+        entry = Entry(
+            self.position + 1, draft.kind, draft.name, draft.payload, draft.is_live
+        )
+        self.entries.append(entry)
+
+    def tail(self, known: int) -> requests.Appended:
+        tail = tuple(self.entries[known:])
+        return requests.Appended(tail, self.position, self.cancel_requested)
+
+    def wake(self, name: str) -> None:
+        """Somebody outside delivers; the first one wins."""
+        if self.ended is None and not self.is_recorded(name):
+            self._insert(Draft(Kind.WAKE, name, json.dumps({"woke": name})))
+
+    def perform(self, request: requests.Perform) -> Outcome:
+        name = request.name
+        assert not self.is_recorded(name) or self.lenient, f"{name} ran again"
+        self.performed[name] = self.performed.get(name, 0) + 1
+        _, fails = request.step.args
+        if self.performed[name] > fails:
+            return Value(json.dumps({"did": name}))
+        return Error(capture(ValueError(f"{name} is broken"), request.step))
+
+    def commit(self, request: requests.Commit, known: int) -> requests.Answer | None:
+        """Do it; None when the run is over."""
+        if self.ended is not None:
+            return None
+        return COMMITS[type(request)](self, request, known)
+
+    def _append(self, request: requests.Append, known: int) -> requests.Answer:
+        if request.expect is not None and request.expect != self.position:
+            return requests.Moved()
+        return self.append(request.drafts, known)
+
+    def _arm(self, _: requests.Arm, known: int) -> requests.Answer:
+        return self.tail(known)
+
+    def _park(self, request: requests.Park, known: int) -> requests.Answer | None:
+        if request.expect != self.position:
+            return self.tail(known)
+        self.append(request.drafts, known)
+        return None
+
+    def _finish(self, request: requests.Finish, known: int) -> None:
+        self.append(request.drafts, known)
+        self.ended = ("finished", request.result)
+
+    def _crash(self, request: requests.Crash, known: int) -> requests.Answer | None:
+        if request.expect != self.position:
+            return requests.Moved()
+        self.attempts += 1
+        if request.final or self.attempts >= 4:
+            reason = Reason.of(request.error, request.entry)
+            self.ended = ("failed", reason.reason)
+        return None
+
+    def _block(self, request: requests.Block, known: int) -> None:
+        raise AssertionError(request.error)
+
+
+COMMITS: dict[type, Callable[..., requests.Answer | None]] = {
+    requests.Append: World._append,
+    requests.Arm: World._arm,
+    requests.Park: World._park,
+    requests.Finish: World._finish,
+    requests.Crash: World._crash,
+    requests.Block: World._block,
+}
+
+
+@attrs.define
+class Runner:
+    """A driver by hand: it does one thing when told to."""
+
+    world: World
+    held: dict[str, Outcome] = attrs.field(factory=dict)
+    log: Log = attrs.field(factory=list)
+    interpreter: Interpreter = attrs.field(init=False)
+    todo: list[requests.Request] = attrs.field(factory=list)
+    over: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        self.log = []
+        self.interpreter = self.world.open(
+            self.log, cancel_requested=self.world.cancel_requested
+        )
+        self.todo = self.interpreter.requests()
+        self.over = False
+
+    def crash(self) -> None:
+        """The process dies: everything in memory is gone."""
+        self.interpreter.drop()
+        self.held = {}
+        self.restart()
+
+    def choices(self) -> list[int]:
+        """Which of the requests can be done now."""
+        return [] if self.over else list(range(len(self.todo)))
+
+    def do(self, index: int) -> None:
+        request = self.todo.pop(index)
+        if isinstance(request, requests.Abandon):
+            return
+        if isinstance(request, requests.Perform):
+            outcome = self.held.pop(request.name, None) or self.world.perform(request)
+            self._feed(requests.Performed(request.name, outcome))
+            return
+        answer = self.world.commit(request, self.interpreter.position)
+        if answer is None:
+            self.interpreter.drop()
+            self.over = True
+        else:
+            self._feed(answer)
+
+    def _feed(self, answer: requests.Answer) -> None:
+        self.interpreter.feed(answer)
+        if self.interpreter.stale:
+            self.held.update(self.interpreter.uncommitted())
+            self.interpreter.drop()
+            self.restart()
+        else:
+            self.todo += self.interpreter.requests()
+
+    def check_law(self) -> None:
+        """What this runner saw equals what a fresh one sees on the same prefix."""
+        if self.over or self.interpreter.is_trying:
+            return
+        log: Log = []
+        fresh = self.world.open(
+            log,
+            self.interpreter.position,
+            cancel_requested=self.world.cancel_requested,
+        )
+        assert log == self.log
+        assert fresh.observed == self.interpreter.observed
+        fresh.drop()
+
+
+def awaits_of(program: Program, path: str = "p") -> list[str]:
+    """The names a program may wait for."""
+    names: list[str] = []
+    for index, node in enumerate(program):
+        name = f"{path}.{index}"
+        if node[0] == "await":
+            names.append(name)
+        elif node[0] in ("all", "any"):
+            for i, part in enumerate(node[1]):
+                names += awaits_of(part, f"{name}.{i}")
+        elif node[0] == "guard":
+            names += awaits_of(node[1], name)
+    return names
+
+
+__all__ = ["Runner", "World", "awaits_of", "commands", "programs", "races"]

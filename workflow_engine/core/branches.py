@@ -1,0 +1,123 @@
+"""The tree of a body and its branches: who waits for what, and who ends when.
+
+A branch is a generator that is driven until it waits. The body is the root branch;
+`AllOf` and `AnyOf` open more. A compound ends when all of its branches have ended; what
+it ends with is decided by the first branch that settles it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from types import FrameType
+from typing import Any
+
+import attrs
+
+from workflow_engine.core.commands import AllOf, AnyOf, Command, Member
+from workflow_engine.core.outcome import Answer, Returned, Thrown
+from workflow_engine.errors import CancelRequested
+
+MAX_CANCEL_THROWS = 10
+"""How often `CancelRequested` is thrown at waits before the instance fails."""
+
+
+@attrs.define
+class Cancellation:
+    """A cancellation at work in a branch and in everything it opens from then on."""
+
+    throws: int = 1
+
+
+@attrs.define(eq=False)
+class Branch:
+    """A generator being driven.
+
+    ``waits_for`` is the command whose answer it needs, or the compound it opened; None
+    while it runs, before it starts and after it ended.
+    """
+
+    body: Generator[Any, Any, Any]
+    compound: Compound | None = None
+    index: int = 0
+    waits_for: Command[Any] | Compound | None = None
+    cancellation: Cancellation | None = None
+    ended: bool = False
+
+    @property
+    def is_root(self) -> bool:
+        """Whether this is the workflow's own body."""
+        return self.compound is None
+
+
+@attrs.define(eq=False)
+class Compound:
+    """An `AllOf` or `AnyOf` that is running."""
+
+    command: AllOf | AnyOf
+    parent: Branch
+    branches: list[Branch] = attrs.field(factory=list)
+    live: int = 0
+    is_open: bool = False
+    answer: Answer | None = None
+    _results: dict[int, Any] = attrs.field(factory=dict)
+
+    def branch_ended(self, branch: Branch, ending: Answer) -> bool:
+        """Take note of a branch's end; whether that settled the compound just now."""
+        self.live -= 1
+        if self.answer is None:
+            self.answer = self._settled_by(branch, ending)
+            return self.answer is not None
+        cleanup_failed = isinstance(ending, Thrown) and not isinstance(
+            ending.error, CancelRequested
+        )
+        if cleanup_failed and isinstance(self.answer, Returned):
+            # An error in a loser's cleanup must not vanish behind the winner's value.
+            self.answer = ending
+        return False
+
+    def _settled_by(self, branch: Branch, ending: Answer) -> Answer | None:
+        if isinstance(ending, Thrown):
+            return ending
+        if isinstance(self.command, AnyOf):
+            return Returned((branch.index, ending.value))
+        self._results[branch.index] = ending.value
+        if len(self._results) < len(self.command.members):
+            return None
+        return Returned([self._results[index] for index in sorted(self._results)])
+
+
+def open_compound(command: AllOf | AnyOf, parent: Branch) -> Compound:
+    """A compound with its branches, none of them started."""
+    compound = Compound(command, parent)
+    for index, member in enumerate(command.members):
+        compound.branches.append(
+            Branch(_body_of(member), compound, index, cancellation=parent.cancellation)
+        )
+    compound.live = len(compound.branches)
+    return compound
+
+
+def _body_of(member: Member) -> Generator[Any, Any, Any]:
+    return iter(member) if isinstance(member, Command) else member
+
+
+def whereabouts(body: Generator[Any, Any, Any]) -> str:
+    """The line at which ``body`` stands, in its innermost generator: ``file.py:12``."""
+    frame = _innermost_frame(body)
+    if frame is None:
+        return "an unknown line"
+    file = frame.f_code.co_filename.rsplit("/", 1)[-1]
+    return f"{file}:{frame.f_lineno}"
+
+
+def _innermost_frame(body: Generator[Any, Any, Any]) -> FrameType | None:
+    frame: FrameType | None = None
+    current: Any = body
+    while isinstance(current, Generator) and hasattr(current, "gi_frame"):
+        if current.gi_frame is not None and current.gi_code is not _COMMAND_ITER:
+            frame = current.gi_frame
+        current = current.gi_yieldfrom
+    return frame
+
+
+_COMMAND_ITER = Command.__iter__.__code__

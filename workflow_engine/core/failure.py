@@ -1,0 +1,217 @@
+"""Failures as records: captured once, bounded, and always thrown from the record.
+
+A record is a JSON object: ``type`` (class name), ``message``, ``traceback`` (text), and,
+where they apply, ``args`` with ``declared`` (an exception declared with ``.raises``) or
+``author`` with ``facts`` (a mistake of the author, such as a value that cannot be
+recorded). Building the exception from the record on the first run too is what makes the
+first run equal every replay.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from typing import Any
+
+import attrs
+
+from workflow_engine import errors
+from workflow_engine.core.codec import Codec
+from workflow_engine.core.commands import Command, Step
+from workflow_engine.errors import AuthorError, StepFailed, ValueProblem
+
+MAX_MESSAGE = 8_192
+MAX_TRACEBACK = 16_384
+"""Characters kept of a message and of a traceback."""
+
+MAX_CHAIN = 8
+"""Exceptions of a cause chain, or members of a group, that a traceback shows."""
+
+FRAMES = 20
+"""Innermost frames that a traceback shows of each exception."""
+
+_JSON = Codec()
+
+RECORDED_AUTHOR_ERRORS: dict[str, type[AuthorError]] = {
+    type_.__name__: type_
+    for type_ in (
+        errors.JournalEncodeError,
+        errors.ForgottenYieldFrom,
+        errors.UnresolvedAnnotation,
+        errors.UnsupportedType,
+    )
+}
+"""Author's errors a record may name. Decoding looks only here; it imports nothing."""
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """``type``, ``message`` and ``traceback`` of an error, each bounded."""
+    return {
+        "type": type(error).__name__,
+        "message": _cut(_text_of(error), MAX_MESSAGE),
+        "traceback": _cut(_traceback_of(error), MAX_TRACEBACK),
+    }
+
+
+def capture(error: BaseException, step: Step[Any]) -> str:
+    """The record of what ``step`` raised, as ASCII JSON."""
+    record = describe(error)
+    if isinstance(error, AuthorError) and type(error).__name__ in RECORDED_AUTHOR_ERRORS:
+        record["author"] = type(error).__name__
+        record["facts"] = error.facts
+    elif type(error) in step.raised:
+        arguments = _reproducible_arguments(error)
+        if arguments is not None:
+            record["declared"] = _qualified(type(error))
+            record["args"] = arguments
+    return json.dumps(record, separators=(",", ":"))
+
+
+def rebuild(payload: str, name: str, command: Command[Any]) -> BaseException:
+    """The exception of a record, for the body that yielded ``command``.
+
+    Raises:
+        ValueProblem: the record is not one.
+    """
+    record = _read(payload)
+    author = RECORDED_AUTHOR_ERRORS.get(record.get("author", ""))
+    if author is not None:
+        return author(**record["facts"])
+    for type_ in command.raised if isinstance(command, Step) else ():
+        if record.get("declared") == _qualified(type_):
+            error = _construct(type_, record["args"])
+            if error is not None:
+                return error
+    return StepFailed(
+        step=name,
+        type_name=record["type"],
+        message=record["message"],
+        remote_traceback=record["traceback"],
+    )
+
+
+def chain_of(error: BaseException) -> list[BaseException]:
+    """The error and everything in its cause and context chains, each once."""
+    seen: dict[int, BaseException] = {}
+    todo: list[BaseException | None] = [error]
+    while todo:
+        current = todo.pop()
+        if current is None or id(current) in seen:
+            continue
+        seen[id(current)] = current
+        todo += [current.__context__, current.__cause__]
+        if isinstance(current, BaseExceptionGroup):
+            todo += current.exceptions
+    return list(seen.values())
+
+
+def _read(payload: str) -> dict[str, Any]:
+    record = _JSON.decode(payload)
+    fields = ("type", "message", "traceback")
+    if not isinstance(record, dict) or not all(
+        isinstance(record.get(field), str) for field in fields
+    ):
+        raise ValueProblem("$", "a failure record", "it is not one")
+    if "author" in record and not isinstance(record.get("facts"), dict):
+        raise ValueProblem("$.facts", "an object", "it is missing")
+    if "declared" in record and not isinstance(record.get("args"), list):
+        raise ValueProblem("$.args", "a list", "it is missing")
+    return record
+
+
+def _reproducible_arguments(error: BaseException) -> list[Any] | None:
+    try:
+        arguments = _JSON.decode(_JSON.encode(list(error.args)))
+    except ValueProblem:
+        return None
+    again = _construct(type(error), arguments)
+    if again is None or list(again.args) != list(error.args):
+        return None
+    return list(arguments)
+
+
+def _construct(type_: type[BaseException], arguments: list[Any]) -> BaseException | None:
+    """Build an exception, or None: its ``__init__`` is the user's and may refuse."""
+    try:
+        return type_(*arguments)
+    except Exception:  # noqa: BLE001 - any refusal means the same: not reproducible
+        return None
+
+
+def _qualified(type_: type[BaseException]) -> str:
+    return f"{type_.__module__}:{type_.__qualname__}"
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a broken __str__ must not hide the failure
+        return "<no text: its __str__ raised>"
+
+
+def _traceback_of(error: BaseException) -> str:
+    """Python's usual text, oldest cause first, of at most `MAX_CHAIN` exceptions."""
+    blocks: list[str] = []
+    for link in _chain(error):
+        frames = traceback.extract_tb(link.__traceback__)[-FRAMES:]
+        body = "".join(traceback.format_list(frames))
+        blocks.append(f"Traceback (most recent call last):\n{body}{_headline(link)}\n")
+    return "\n".join(reversed(blocks))
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    links: list[BaseException] = []
+    todo: list[BaseException | None] = [error]
+    while todo and len(links) < MAX_CHAIN:
+        link = todo.pop(0)
+        if link is None or any(link is other for other in links):
+            continue
+        links.append(link)
+        shown = None if link.__suppress_context__ else link.__context__
+        todo.append(link.__cause__ or shown)
+        if isinstance(link, BaseExceptionGroup):
+            todo += link.exceptions[:MAX_CHAIN]
+    return links
+
+
+def _headline(error: BaseException) -> str:
+    text = _cut(_text_of(error), MAX_MESSAGE)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _cut(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    # The end of a traceback says what happened, so the middle goes.
+    head, tail = limit // 4, limit - limit // 4
+    return f"{text[:head]}\n[... {len(text) - limit} characters cut ...]\n{text[-tail:]}"
+
+
+@attrs.frozen
+class Reason:
+    """Why an instance failed, as its marker records it."""
+
+    reason: str
+    type: str
+    message: str
+    traceback: str
+    entry: str | None
+
+    @classmethod
+    def of(cls, error: BaseException, entry: str | None) -> Reason:
+        """The reason for an error that left the body."""
+        told = describe(error)
+        headline = told["type"] + (f": {told['message']}" if told["message"] else "")
+        return cls(headline, told["type"], told["message"], told["traceback"], entry)
+
+    def encode(self) -> str:
+        """As ASCII JSON."""
+        return json.dumps(attrs.asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def decode(cls, payload: str | None) -> Reason:
+        """From a marker's payload, whatever version wrote it."""
+        record = json.loads(payload) if payload else {}
+        told = {name: record.get(name) or "" for name in ("type", "message", "traceback")}
+        reason = record.get("reason") or told["message"] or "no reason was recorded"
+        return cls(reason=reason, entry=record.get("entry"), **told)

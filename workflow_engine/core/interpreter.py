@@ -1,0 +1,424 @@
+"""Drives a body against its journal. Sans-I/O: requests out, answers in.
+
+The interpreter knows an exact prefix of the journal, positions 1 to k. Of the entries
+that answer names now outstanding, it delivers the one with the lowest position first; on
+the first run too, since an outcome is delivered only once it is recorded. So what a body
+has seen is a function of the prefix alone. The law, kept by property tests: after every
+answer (unless a failure is being tried) everything the body observed, all that is
+outstanding and the ending equal those of a fresh interpreter on the same prefix.
+
+A driver's whole part::
+
+    interpreter = Interpreter(body, context, prefix)
+    while asked := interpreter.requests():
+        for request in asked:
+            ...  # perform it, then interpreter.feed(answer)
+    interpreter.drop()
+
+When ``stale`` is true, the body has seen a failure that the journal did not keep. The
+driver then builds a new interpreter from the journal and offers it `uncommitted`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from types import GeneratorType
+from typing import Any
+
+import attrs
+
+from workflow_engine.core.branches import Branch
+from workflow_engine.core.commands import Await
+from workflow_engine.core.desk import Context, Desk
+from workflow_engine.core.failure import chain_of
+from workflow_engine.core.identity import CANCEL_REQUESTED
+from workflow_engine.core.journal import Draft, Entry, Kind, Prefix
+from workflow_engine.core.outcome import Error, Outcome, Thrown, Value
+from workflow_engine.core.requests import (
+    Abandon,
+    Answer,
+    Append,
+    Appended,
+    Arm,
+    ArmFailed,
+    Block,
+    Commit,
+    Crash,
+    Finish,
+    Moved,
+    Park,
+    Perform,
+    Performed,
+    Request,
+    Rotate,
+)
+from workflow_engine.core.tree import Dropped, Tree
+from workflow_engine.errors import (
+    AuthorError,
+    CancelRequested,
+    EngineError,
+    ForgottenYieldFrom,
+    JournalDecodeError,
+)
+
+
+@attrs.define
+class Tried:
+    """A failure that was thrown into the body and is not recorded.
+
+    Recorded only if the body goes on, and only if the journal still is at ``position``.
+    """
+
+    name: str
+    payload: str
+    error: BaseException
+    position: int
+
+
+class Interpreter:
+    """One run of one body.
+
+    Args:
+        body: the generator, not started.
+        context: what the run knows of itself.
+        prefix: the journal so far.
+        cancel_requested: whether a cancellation with cleanup was asked for.
+    """
+
+    def __init__(
+        self,
+        body: Generator[Any, Any, Any],
+        context: Context,
+        prefix: Prefix,
+        *,
+        cancel_requested: bool = False,
+    ) -> None:
+        self.stale = False
+        self.position = prefix.position
+        self._context = context
+        self._superseded = prefix.superseded
+        self._cancel_requested = cancel_requested
+        self._cancel_recorded = False
+        self._ready: list[Draft] = []
+        self._failures: deque[tuple[str, str]] = deque()
+        self._tried: Tried | None = None
+        self._in_flight: set[str] = set()
+        self._armed: set[str] = set()
+        self._death: Crash | Block | None = None
+        self._committing: Commit | None = None
+        self._requests: list[Request] = []
+        self._desk = Desk(context)
+        self._absorb(prefix.entries)
+        self._tree = Tree(body, self._desk)
+        self._tree.start()
+        self._advance()
+
+    def requests(self) -> list[Request]:
+        """What the driver is asked to do now; each request is returned once."""
+        asked, self._requests = self._requests, []
+        return asked
+
+    def feed(self, answer: Answer) -> None:
+        """Take the answer to an earlier request, and go on as far as it allows."""
+        match answer:
+            case Performed(name, outcome):
+                self._performed(name, outcome)
+            case Appended():
+                self._appended(answer)
+            case Moved():
+                # Only what a body did after an unrecorded failure is conditional.
+                self._committing = None
+                self.stale = True
+            case ArmFailed(error):
+                self._committing = None
+                self._death = Crash(error, False, None, self.position)
+        self._advance()
+
+    @property
+    def waiting_on(self) -> tuple[str, ...]:
+        """The names of the waits that are outstanding, in the order they were reached."""
+        return tuple(wait.name for wait in self._desk.awaits())
+
+    @property
+    def observed(self) -> tuple[object, ...]:
+        """What the law compares: all that is outstanding, the ordinals, the ending."""
+        ending = self._tree.ending
+        shown = repr(ending.error) if isinstance(ending, Thrown) else repr(ending)
+        ordinals = tuple(sorted(self._desk.ordinals.items()))
+        return (self._desk.outstanding, ordinals, self._desk.rotation, shown)
+
+    @property
+    def is_trying(self) -> bool:
+        """Whether the body has seen a failure that is not recorded yet."""
+        return self._tried is not None
+
+    def uncommitted(self) -> dict[str, Outcome]:
+        """Outcomes of performed steps that are not recorded, by step name."""
+        held: dict[str, Outcome] = {}
+        for draft in self._ready:
+            if draft.name is not None and draft.kind == Kind.STEP_OK:
+                held[draft.name] = Value(draft.payload or "null")
+        held.update((name, Error(payload)) for name, payload in self._failures)
+        if self._tried is not None:
+            held[self._tried.name] = Error(self._tried.payload)
+        return held
+
+    def drop(self) -> Dropped:
+        """End the body and all its branches. Emits nothing, records nothing."""
+        return self._tree.drop()
+
+    # --- answers ---
+
+    def _performed(self, name: str, outcome: Outcome) -> None:
+        self._in_flight.discard(name)
+        if self._desk.has_recorded(name):
+            return  # somebody else was first; the body gets what is stored
+        if isinstance(outcome, Value):
+            self._ready.append(self._draft(Kind.STEP_OK, name, outcome.payload))
+        elif self._desk.waits_for(name):
+            self._failures.append((name, outcome.payload))
+        else:
+            self._ready.append(self._draft(Kind.STEP_FAILED, name, outcome.payload))
+
+    def _appended(self, answer: Appended) -> None:
+        commit, self._committing = self._committing, None
+        drafts = commit.drafts if isinstance(commit, Append) else ()
+        moved_by_others = answer.position - self.position > len(drafts)
+        if self._tried is not None:
+            if isinstance(commit, Append) and commit.expect is not None:
+                self._desk.failures[id(self._tried.error)] = (
+                    self._tried.error,
+                    self._tried.name,
+                )
+                self._tried = None
+            elif moved_by_others:
+                self.stale = True
+        self.position = answer.position
+        self._cancel_requested = answer.cancel_requested
+        self._absorb(answer.entries)
+        if self._is_dying and moved_by_others:
+            self.stale = True
+
+    def _absorb(self, entries: tuple[Entry, ...]) -> None:
+        self._cancel_recorded |= any(entry.kind == Kind.CANCEL for entry in entries)
+        self._desk.absorb(entries)
+
+    # --- going on: the order of these stages is the order of the rules ---
+
+    def _advance(self) -> None:
+        while self._committing is None and not self.stale and self._stage():
+            pass
+
+    def _stage(self) -> bool:
+        """Do the first thing that is due; whether to look again."""
+        stages: tuple[Callable[[], bool | None], ...] = (
+            self._settle,
+            self._end,
+            self._deliver,
+            self._record,
+            self._try_failure,
+            self._request_cancel,
+            self._emit_steps,
+            self._rest,
+        )
+        for stage in stages:
+            again = stage()
+            if again is not None:
+                return again
+        return False
+
+    def _settle(self) -> bool | None:
+        """Record a failure that the body went on after, before anything else."""
+        if self._tried is None or not self._desk.went_on:
+            return None
+        draft = self._draft(Kind.STEP_FAILED, self._tried.name, self._tried.payload)
+        return self._commit(Append((draft, *self._records()), self._tried.position))
+
+    def _end(self) -> bool | None:
+        if self._desk.rotation is not None:
+            consumed = frozenset(self._desk.consumed)
+            drafts = self._last_drafts()
+            return self._commit(Rotate(self._desk.rotation, consumed, drafts))
+        death = self._find_death()
+        if death is not None:
+            return self._die(death)
+        if self._tree.ending is None:
+            return None
+        return self._finish()
+
+    def _find_death(self) -> Crash | Block | None:
+        if self._death is not None:
+            return self._death
+        if self._desk.fatal is not None:
+            return Crash(self._desk.fatal, True, None, self.position)
+        ending = self._tree.ending
+        if not isinstance(ending, Thrown):
+            return None
+        if self._was_cancelled and isinstance(ending.error, CancelRequested):
+            return None
+        final, entry = self._finality(ending.error)
+        return Crash(ending.error, final, entry, self.position)
+
+    def _die(self, death: Crash | Block) -> bool:
+        """Crash or block, once steps in flight have ended and successes are recorded."""
+        if self._in_flight:
+            return False
+        successes = [draft for draft in self._ready if draft.kind == Kind.STEP_OK]
+        if successes:
+            self._ready = []
+            return self._commit(Append(tuple(successes)))
+        return self._commit(attrs.evolve(death, expect=self.position))
+
+    def _finish(self) -> bool:
+        assert self._tree.ending is not None
+        if self._was_cancelled:
+            return self._commit(Finish(None, self._last_drafts()))
+        value = getattr(self._tree.ending, "value", None)
+        try:
+            result = self._encode_result(value)
+        except AuthorError as error:
+            self._death = Crash(error, True, None, self.position)
+            return True
+        return self._commit(Finish(result, self._last_drafts()))
+
+    def _deliver(self) -> bool | None:
+        entry = self._desk.next_candidate()
+        if entry is None:
+            return None
+        if not entry.is_known:
+            self._block(self._unreadable(entry), entry)
+        elif entry.kind == Kind.CANCEL:
+            self._tree.cancel()
+        else:
+            self._deliver_outcome(entry)
+        return True
+
+    def _deliver_outcome(self, entry: Entry) -> None:
+        waiting = [
+            (branch, branch.waits_for)
+            for branch in self._desk.take_branches(entry.name or "")
+        ]
+        for branch, command in waiting:
+            if branch.waits_for is not command:
+                continue  # an earlier delivery of this entry ended it
+            try:
+                answer = self._desk.decode(entry, command)
+            except EngineError as error:
+                self._block(error, entry)
+                return
+            self._tree.resume(branch, answer)
+
+    def _record(self) -> bool | None:
+        """Make outcomes and chosen values durable; the body sees them afterwards."""
+        self._ready += self._desk.chosen
+        self._desk.chosen.clear()
+        if not self._ready:
+            return None
+        drafts = (*self._ready, *self._records())
+        self._ready = []
+        return self._commit(Append(drafts))
+
+    def _try_failure(self) -> bool | None:
+        """Throw the next failure into the body. It is recorded if the body goes on."""
+        if not self._failures:
+            return None
+        name, payload = self._failures.popleft()
+        if not self._desk.waits_for(name):  # its branch has lost since
+            self._ready.append(self._draft(Kind.STEP_FAILED, name, payload))
+            return True
+        entry = Entry(self.position + 1, Kind.STEP_FAILED, name, payload, live=True)
+        (branch,) = self._desk.take_branches(name)
+        assert isinstance(branch.waits_for, object)
+        answer = self._desk.decode(entry, branch.waits_for)  # type: ignore[arg-type]
+        assert isinstance(answer, Thrown)
+        del self._desk.failures[id(answer.error)]  # not a recorded one, yet
+        self._tried = Tried(name, payload, answer.error, self.position)
+        self._desk.went_on = False
+        self._tree.resume(branch, answer)
+        return True
+
+    def _request_cancel(self) -> bool | None:
+        if not self._cancel_requested or self._cancel_recorded:
+            return None
+        if self._in_flight:
+            return False
+        draft = Draft(Kind.CANCEL, CANCEL_REQUESTED, None)
+        return self._commit(Append((draft, *self._records())))
+
+    def _emit_steps(self) -> None:
+        self._requests += [Abandon(name) for name in self._desk.abandoned]
+        self._desk.abandoned.clear()
+        for name, step in self._desk.unsent.items():
+            superseded = self._superseded.get(name, 0)
+            self._requests.append(Perform(name, step, superseded))
+            self._in_flight.add(name)
+        self._desk.unsent.clear()
+
+    def _rest(self) -> bool:
+        """Wait: for steps in flight, or, when there are none, parked."""
+        waits = self._desk.awaits()
+        if not self._in_flight:
+            return self._commit(Park(waits, self._records(), self.position))
+        missed = tuple(wait for wait in waits if wait.name not in self._armed)
+        if not missed:
+            return False
+        self._armed.update(wait.name for wait in missed)
+        return self._commit(Arm(missed))
+
+    # --- small things ---
+
+    def _commit(self, commit: Commit) -> bool:
+        self._committing = commit
+        self._requests.append(commit)
+        return False
+
+    def _draft(self, kind: Kind, name: str, payload: str) -> Draft:
+        return Draft(kind, name, payload, self._superseded.get(name, 0))
+
+    def _records(self) -> tuple[Draft, ...]:
+        records = tuple(self._desk.records)
+        self._desk.records.clear()
+        return records
+
+    def _last_drafts(self) -> tuple[Draft, ...]:
+        ready, self._ready = tuple(self._ready), []
+        return (*ready, *self._records())
+
+    def _block(self, error: EngineError, entry: Entry) -> None:
+        self._death = Block(error, entry.position, self.position)
+
+    def _unreadable(self, entry: Entry) -> JournalDecodeError:
+        return JournalDecodeError(
+            workflow=self._context.workflow,
+            position=entry.position,
+            kind=entry.kind,
+            version=entry.format,
+        )
+
+    @property
+    def _was_cancelled(self) -> bool:
+        return self._tree.root.cancellation is not None
+
+    @property
+    def _is_dying(self) -> bool:
+        return self._death is not None or isinstance(self._tree.ending, Thrown)
+
+    def _finality(self, error: BaseException) -> tuple[bool, str | None]:
+        """Whether no retry can change that this error leaves the body, and whose it is."""
+        final = False
+        for link in chain_of(error):
+            if id(link) in self._desk.failures:
+                return True, self._desk.failures[id(link)][1]
+            final |= isinstance(link, AuthorError)
+        return final, None
+
+    def _encode_result(self, value: object) -> str:
+        if isinstance(value, GeneratorType):
+            raise ForgottenYieldFrom(
+                workflow=self._context.workflow,
+                where="its result",
+                found=value.__qualname__,
+            )
+        context = self._context
+        return context.encode(value, context.result_type, "its result")
