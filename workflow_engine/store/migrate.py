@@ -95,6 +95,7 @@ def run_offline(dialect: str, schema: str | None) -> None:
     """Write what Alembic was asked to run, for the given SQL dialect."""
     context.configure(
         dialect_name=dialect,
+        dialect_opts={"paramstyle": "named"},  # a percent sign stays one
         literal_binds=True,
         transactional_ddl=True,
         version_table=VERSION_TABLE,
