@@ -20,6 +20,9 @@ from workflow_engine.store.database import Database
 
 TEMPLATE = "upgraded"
 
+NEEDS_PASSWORD = "needs_password"
+"""Roles granted this one must show their password; others are trusted."""
+
 FAST = {
     # Nobody pulls the plug on this machine; processes are killed, the system is not.
     "fsync": "off",
@@ -97,6 +100,9 @@ def running(settings: Mapping[str, str] = FAST) -> Iterator[Server]:
             lines = (f"{name} = {value}\n" for name, value in settings.items())
             with (self.pgdata / "postgresql.conf").open("a") as file:
                 file.writelines(lines)
+            access = self.pgdata / "pg_hba.conf"
+            rule = f"local all +{NEEDS_PASSWORD} scram-sha-256\n"
+            access.write_text(rule + access.read_text())
             super().ensure_postgres_running()
 
     pgdata = base / "data"
@@ -104,6 +110,7 @@ def running(settings: Mapping[str, str] = FAST) -> Iterator[Server]:
     process = Tuned(pgdata, cleanup_mode="delete")
     try:
         server = Server(process.get_postmaster_info().socket_dir)
+        server.execute(f"CREATE ROLE {NEEDS_PASSWORD}")
         server.create(TEMPLATE)
         with Database.open(server.url(TEMPLATE)) as database:
             schema.upgrade(database)

@@ -115,7 +115,10 @@ class Database:
     @property
     def url(self) -> str:
         """The URL without its password, to be shown."""
-        return self.engine.url.set(password=None).render_as_string()
+        url = self.engine.url.set(password=None)
+        return url.difference_update_query(
+            ["password", "sslpassword"]
+        ).render_as_string()
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Connection]:
