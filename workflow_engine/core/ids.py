@@ -1,7 +1,7 @@
 """Ids derived from identities.
 
 Frozen: an id is stored in journals and sent to other systems as an idempotency key. A
-changed derivation would make a retry look like new work. ``tests/golden/ids.json`` holds
+changed derivation would make a retry look like new work. ``tests/golden/ids.json`` has
 vectors that every later version must meet.
 
 Source of the algorithm: UUID version 5 (RFC 9562, section 5.5) over the UTF-8 bytes of
@@ -18,9 +18,16 @@ def _join(*parts: str) -> str:
     return ":".join(part.replace("%", "%25").replace(":", "%3A") for part in parts)
 
 
-def entry_id(workflow: str, id: str, generation: int, key: str) -> str:
-    """The id of a journal entry. ``key`` is its step name, or ``#<position>``."""
-    name = "keiro:workflow:" + _join(workflow, id, str(generation), key)
+def entry_id(
+    workflow: str, id: str, generation: int, key: str, superseded: int = 0
+) -> str:
+    """The id of a journal entry. ``key`` is its step name, or ``#<position>``.
+
+    ``superseded`` counts the earlier entries of that name that no longer stand. If
+    there are any, it is a part of its own.
+    """
+    again = (str(superseded),) if superseded else ()
+    name = "keiro:workflow:" + _join(workflow, id, str(generation), key, *again)
     return str(uuid5(NAMESPACE_URL, name))
 
 
@@ -29,8 +36,8 @@ def idempotency_key(
 ) -> str:
     """The key of a step, the same on every run of it until the step is superseded.
 
-    ``incarnation`` is the random id of the instance row (32 hexadecimal digits), so that
-    a collected and reused workflow id never repeats a key.
+    ``incarnation`` is the random id of the instance row (32 hexadecimal digits), so
+    that a collected and reused workflow id never repeats a key.
     """
     return str(
         uuid5(UUID(hex=incarnation), _join(str(generation), step, str(superseded)))

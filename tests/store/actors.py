@@ -1,0 +1,90 @@
+"""What the store's tests act with: keys, drafts, and a clock that they move."""
+
+from __future__ import annotations
+
+import attrs
+
+from workflow_engine.core.journal import Draft, Entry, Kind
+from workflow_engine.core.ports import Claim, Key, Lease, NewInstance
+from workflow_engine.store.sql_store import SqlStore
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+EPOCH = 1_700_000_000 * SECOND
+
+KEY = Key("order", "1")
+
+
+@attrs.define
+class BoundClock:
+    """The time that a store takes for the database's; moved by hand."""
+
+    instant: int | None = EPOCH
+
+    def __call__(self) -> int | None:
+        return self.instant
+
+    def advance(self, duration: int) -> None:
+        """Let ``duration`` microseconds pass."""
+        assert self.instant is not None
+        self.instant += duration
+
+    @property
+    def now(self) -> int:
+        """The time it says."""
+        assert self.instant is not None
+        return self.instant
+
+
+def new(input: str = "{}", **changes: object) -> NewInstance:
+    """What a first start records."""
+    return attrs.evolve(NewInstance(input=input, incarnation="0" * 32), **changes)
+
+
+def claim(
+    store: SqlStore,
+    key: Key = KEY,
+    owner: str = "a",
+    *,
+    lease: int = MINUTE,
+    patches: tuple[str, ...] = (),
+) -> Claim:
+    """Start an instance if need be, and take its lease."""
+    claimed = store.claim(key, owner, lease, patches, new())
+    assert isinstance(claimed, Claim), claimed
+    return claimed
+
+
+def lease_on(store: SqlStore, key: Key = KEY, owner: str = "a") -> Lease:
+    """The lease of a `claim`."""
+    return claim(store, key, owner).lease
+
+
+def ok(name: str, payload: str = "1") -> Draft:
+    """A step that returned."""
+    return Draft(Kind.STEP_OK, name, payload)
+
+
+def failed(name: str, payload: str = '{"type":"E"}') -> Draft:
+    """A step that raised."""
+    return Draft(Kind.STEP_FAILED, name, payload)
+
+
+def entry(position: int, draft: Draft) -> Entry:
+    """The entry that a draft becomes."""
+    return Entry(position, draft.kind.value, draft.name, draft.payload, draft.is_live)
+
+
+def history(
+    store: SqlStore, lease: Lease, generation: int | None = None
+) -> list[Entry]:
+    """The whole journal of a generation, and proof that it has no gaps."""
+    wanted = lease.generation if generation is None else generation
+    entries = [row[0] for row in store.journal(lease.instance, wanted, 0, 1000)]
+    assert [each.position for each in entries] == list(range(1, len(entries) + 1))
+    return entries
+
+
+def kinds(entries: list[Entry]) -> list[str]:
+    """The kinds of entries, in order."""
+    return [each.kind for each in entries]

@@ -1,0 +1,207 @@
+"""Starting instances, and owning them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+
+from workflow_engine.core.journal import Draft, Kind
+from workflow_engine.core.ports import (
+    Batch,
+    Claim,
+    Ended,
+    Held,
+    Instance,
+    Key,
+    Lease,
+    Missing,
+    NewInstance,
+)
+from workflow_engine.errors import StoreUnavailable
+from workflow_engine.store.discovery import Due
+from workflow_engine.store.ledger import Locked
+from workflow_engine.store.room import Room
+from workflow_engine.store.unit_of_work import UnitOfWork
+
+_WIDER = 4
+"""How many times more candidates than wanted are offered to `Discovery.lock`, which
+passes over those that other workers are taking at this moment."""
+
+
+class Claims(Room):
+    """The part of the store that starts instances and gives leases."""
+
+    _turn = 0
+
+    # --- one instance ---
+
+    def start(self, key: Key, new: NewInstance) -> tuple[Instance, bool]:
+        """See `Store.start`."""
+        with self._write() as work:
+            created = self._instances.insert(work, key, new)
+            if created is not None:
+                return created.instance, True
+            present = self._instances.find(work, key, payloads=True)
+        if present is None:
+            # It was there, and was deleted since.
+            raise StoreUnavailable(problem="the instance is being deleted")
+        return present.instance, False
+
+    def claim(
+        self,
+        key: Key,
+        owner: str,
+        lease: int,
+        patches: Collection[str],
+        new: NewInstance | None = None,
+    ) -> Claim | Held | Ended | Missing:
+        """See `Store.claim`."""
+        patch_set = write_patches(patches)
+        with self._write() as work:
+            if new is not None:
+                created = self._instances.insert(
+                    work, key, new, owner=owner, lease=lease, patches=patch_set
+                )
+                if created is not None:
+                    return Claim(created.lease(owner), created.instance, created=True)
+            claimed = self._leases.claim(work, key, owner, lease, patch_set)
+            if claimed is None:
+                found = self._instances.lock(work, key)
+                if found is None:
+                    return Missing()
+                if found.instance.status.is_ended:
+                    return Ended(found.instance)
+                # Perhaps it became free while this transaction waited for the row.
+                claimed = self._leases.claim(work, key, owner, lease, patch_set)
+                if claimed is None:
+                    return _held(found.instance)
+            return Claim(claimed.lease(owner), claimed.instance)
+
+    def release(self, lease: Lease) -> bool:
+        """See `Store.release`."""
+        with self._write() as work:
+            return self._leases.release(work, lease)
+
+    # --- what is due ---
+
+    def claim_due(
+        self,
+        owner: str,
+        lease: int,
+        patches: Collection[str],
+        names: Collection[str],
+        limit: int,
+        max_takeovers: int,
+        exclude: Collection[int] = (),
+    ) -> Batch:
+        """See `Store.claim_due`."""
+        asked = sorted(set(names))
+        # A look takes no lock, so that an idle worker stands in nobody's way.
+        with self._read() as work:
+            found = self._discovery.look(work, asked, limit, exclude)
+            others = self._discovery.count_others(work, asked)
+        turn, self._turn = self._turn, self._turn + max(1, limit)
+        candidates = share_out(found, limit * _WIDER, turn)
+        if not candidates or limit < 1:
+            return Batch((), (), others)
+        patch_set = write_patches(patches)
+        with self._write() as work:
+            locked = self._discovery.lock(work, candidates, limit)
+            doomed = [
+                row for row in locked if _is_doomed(row.instance, owner, max_takeovers)
+            ]
+            failed = tuple(self._give_up(work, row) for row in doomed)
+            free = [row.instance.instance for row in locked if row not in doomed]
+            taken = (
+                self._leases.take(work, free, owner, lease, patch_set) if free else []
+            )
+        order = {instance: place for place, instance in enumerate(free)}
+        taken.sort(key=lambda row: order[row.instance.instance])
+        claims = tuple(Claim(row.lease(owner), row.instance) for row in taken)
+        return Batch(claims, failed, others)
+
+    def _give_up(self, work: UnitOfWork, row: Locked) -> Instance:
+        error = _takeover_error(row.instance.takeovers + 1)
+        marker = Draft(Kind.FAILED, None, error)
+        self._journal.insert(work, row.stream, row.instance.position, [marker])
+        return self._instances.give_up(work, row, error).instance
+
+    # --- many leases ---
+
+    def renew(self, owner: str, lease: int, leases: Sequence[Lease]) -> frozenset[int]:
+        """See `Store.renew`.
+
+        A row that somebody has locked at this moment is passed over; its lease is still
+        held, and is extended by the next call.
+        """
+        if not leases:
+            return frozenset()
+        with self._write() as work:
+            renewed = self._leases.renew(work, owner, lease, leases)
+            if len(renewed) < len(leases):
+                renewed |= self._leases.good(work, owner, leases)
+        return frozenset(renewed)
+
+    def owners(self) -> frozenset[str]:
+        """See `Store.owners`."""
+        with self._read() as work:
+            return self._leases.owners(work)
+
+    def expire(self, owners: Collection[str]) -> int:
+        """See `Store.expire`."""
+        if not owners:
+            return 0
+        with self._write() as work:
+            return self._leases.expire(work, owners)
+
+
+def write_patches(patches: Collection[str]) -> str:
+    """A patch set as it is stored."""
+    return json.dumps(sorted(set(patches)))
+
+
+def share_out(found: Mapping[str, Sequence[Due]], limit: int, turn: int) -> list[int]:
+    """Choose up to ``limit`` instances, one of each name in turn, longest due first.
+
+    The ``turn`` decides which name begins: with room for fewer instances than there are
+    names, every name comes first in some pass.
+    """
+    names = [name for name, due in sorted(found.items()) if due]
+    if not names:
+        return []
+    first = turn % len(names)
+    names = names[first:] + names[:first]
+    chosen: list[int] = []
+    for place in range(max(len(found[name]) for name in names)):
+        for name in names:
+            if place < len(found[name]):
+                chosen.append(found[name][place].instance)
+                if len(chosen) == limit:
+                    return chosen
+    return chosen
+
+
+def _held(instance: Instance) -> Held:
+    assert instance.lease_owner is not None
+    assert instance.lease_until is not None
+    return Held(instance.lease_owner, instance.lease_until)
+
+
+def _is_doomed(instance: Instance, owner: str, max_takeovers: int) -> bool:
+    """Whether claiming it would be the takeover that is one too many."""
+    taken_over = instance.lease_owner not in (None, owner)
+    return taken_over and instance.takeovers + 1 >= max_takeovers
+
+
+def _takeover_error(takeovers: int) -> str:
+    reason = f"taken over {takeovers} times without progress"
+    return json.dumps(
+        {
+            "reason": reason,
+            "type": "TakeoverLimit",
+            "message": f"{reason}: each run ended without giving its lease back, as "
+            "when its process is killed",
+            "traceback": "",
+            "entry": None,
+        }
+    )

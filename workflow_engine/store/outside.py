@@ -1,0 +1,215 @@
+"""What others than its run do to an instance, and what they may see."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+
+from workflow_engine.core.identity import SEED
+from workflow_engine.core.journal import STEP_KINDS, Draft, Entry, Kind
+from workflow_engine.core.lifecycle import MOVES, Event, Status
+from workflow_engine.core.ports import (
+    Ambiguous,
+    Done,
+    Instance,
+    Key,
+    Missing,
+    Resolved,
+)
+from workflow_engine.errors import EntryNotFound
+from workflow_engine.store.ledger import Locked
+from workflow_engine.store.protocol import Protocol
+from workflow_engine.store.unit_of_work import UnitOfWork
+
+
+class Outside(Protocol):
+    """The part of the store that needs no lease."""
+
+    # --- looking ---
+
+    def find(self, key: Key, payloads: bool = False) -> Instance | None:
+        """See `Store.find`."""
+        with self._read() as work:
+            found = self._instances.find(work, key, payloads=payloads)
+        return None if found is None else found.instance
+
+    def list(
+        self,
+        *,
+        statuses: Collection[Status] | None,
+        workflow: str | None,
+        prefix: str | None,
+        tags: Mapping[str, str],
+        after: int | None,
+        limit: int,
+    ) -> Sequence[Instance]:
+        """See `Store.list`."""
+        with self._read() as work:
+            page = self._instances.list(
+                work,
+                statuses=statuses,
+                workflow=workflow,
+                prefix=prefix,
+                tags=tags,
+                after=after,
+                limit=limit,
+            )
+        return [row.instance for row in page]
+
+    def journal(
+        self, instance: int, generation: int, after: int, limit: int
+    ) -> Sequence[tuple[Entry, int, str]]:
+        """See `Store.journal`."""
+        with self._read() as work:
+            return self._journal.page(work, instance, generation, after, limit)
+
+    # --- acting ---
+
+    def resolve(
+        self, key: Key, name: str, payload: str, generation: int | None
+    ) -> Resolved | Missing:
+        """See `Store.resolve`."""
+        with self._write() as work:
+            row = self._instances.lock(work, key)
+            if row is None:
+                return Missing()
+            instance = row.instance
+            current = generation in (None, instance.generation)
+            if instance.status.is_ended or not current:
+                return Resolved(False, instance)
+            wake = Draft(Kind.WAKE, name, payload)
+            absent = self._journal.find_absent(work, row.stream, [wake])
+            if not absent:
+                return Resolved(False, instance)
+            self._insert(work, row.stream, instance.position, absent)
+            return Resolved(True, self._instances.wake(work, row).instance)
+
+    def cancel(self, key: Key) -> Instance | Missing:
+        """See `Store.cancel`."""
+        with self._write() as work:
+            row = self._instances.lock(work, key)
+            if row is None:
+                return Missing()
+            if row.instance.status.is_ended:
+                return row.instance
+            marker = Draft(Kind.CANCELLED, None, None)
+            self._insert(work, row.stream, row.instance.position, [marker])
+            return self._instances.cancel(work, row).instance
+
+    def force_release(self, key: Key) -> bool | Missing:
+        """See `Store.force_release`."""
+        with self._write() as work:
+            if self._leases.force(work, key):
+                return True
+            found = self._instances.find(work, key)
+        return Missing() if found is None else False
+
+    # --- repairing ---
+
+    def resurrect(
+        self, key: Key, rerun: Collection[str] | None
+    ) -> Done | Ambiguous | Instance | Missing:
+        """See `Store.resurrect`.
+
+        Without a journaled failure, ``rerun`` may name any step.
+
+        Raises:
+            EntryNotFound: ``rerun`` names a step that was not recorded after the
+                failure.
+        """
+        with self._write() as work:
+            row = self._instances.lock(work, key)
+            if row is None:
+                return Missing()
+            if (row.instance.status, Event.RESURRECT) not in MOVES:
+                return row.instance
+            live = self._journal.live(work, row.stream)
+            failure = self._find_failure(work, row, live)
+            later = _steps_after(failure, live)
+            if rerun is None and failure is not None and later:
+                return Ambiguous(tuple(later))
+            superseded = _superseded(key, failure, later, rerun or ())
+            self._revive(work, row, live, superseded)
+            return Done()
+
+    def _find_failure(
+        self, work: UnitOfWork, row: Locked, live: Sequence[Entry]
+    ) -> Entry | None:
+        """The live entry whose error left the body, if it was one's."""
+        if row.instance.status is not Status.FAILED:
+            return None
+        marker = self._journal.find_last_failure(work, row.stream)
+        name = _failed_entry(marker.payload) if marker is not None else None
+        if name is None:
+            return None
+        return next((entry for entry in live if entry.name == name), None)
+
+    def _revive(
+        self,
+        work: UnitOfWork,
+        row: Locked,
+        live: Sequence[Entry],
+        superseded: Sequence[Entry],
+    ) -> None:
+        if superseded:
+            positions = [entry.position for entry in superseded]
+            self._journal.supersede(work, row.stream, positions)
+        self._snapshots.drop(work, row.stream)
+        names = [entry.name for entry in superseded]
+        record = Draft(Kind.RESURRECTED, None, json.dumps({"superseded": names}))
+        self._insert(work, row.stream, row.instance.position, [record])
+        # A request that the body has not seen is dropped, a delivered one stands.
+        delivered = any(entry.kind == Kind.CANCEL for entry in live)
+        requested = row.instance.cancel_requested and delivered
+        self._instances.revive(work, row, cancel_requested=requested)
+
+    def discard(self, key: Key, position: int) -> Done | Instance | Missing:
+        """See `Store.discard`."""
+        with self._write() as work:
+            row = self._instances.lock(work, key)
+            if row is None:
+                return Missing()
+            if row.instance.status is not Status.BLOCKED:
+                return row.instance
+            wake = self._journal.find_live_wake(work, row.stream, position)
+            if wake is None:
+                return row.instance
+            self._journal.supersede(work, row.stream, [position])
+            self._snapshots.drop(work, row.stream)
+            self._instances.touch(work, row)
+            return Done()
+
+
+def _failed_entry(payload: str | None) -> str | None:
+    """The name of the journal entry that a failed marker blames, if any."""
+    try:
+        record = json.loads(payload or "null")
+    except ValueError:
+        return None
+    name = record.get("entry") if isinstance(record, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _steps_after(failure: Entry | None, live: Sequence[Entry]) -> dict[str, Entry]:
+    """The steps recorded after a failure, by name; all of them if it left no entry."""
+    after = 0 if failure is None else failure.position
+    return {
+        entry.name: entry
+        for entry in live
+        if entry.kind in STEP_KINDS
+        and entry.position > after
+        and entry.name is not None
+        and entry.name != SEED
+    }
+
+
+def _superseded(
+    key: Key, failure: Entry | None, later: Mapping[str, Entry], rerun: Collection[str]
+) -> list[Entry]:
+    """The entries that a resurrection turns into history, in order."""
+    for name in sorted(rerun):
+        if name not in later:
+            what = f"step {name!r} was recorded after the failure"
+            raise EntryNotFound(workflow=key.workflow, id=key.id, what=what)
+    named = [entry for name, entry in later.items() if name in rerun]
+    return named if failure is None else [failure, *named]

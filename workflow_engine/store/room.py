@@ -1,0 +1,59 @@
+"""What the rooms of a store share: the repositories, and how a transaction is opened.
+
+The store is one class in three rooms, `Claims`, `Commits` and `Outside`, because it is
+one port with many methods. `SqlStore` puts them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from workflow_engine.store.database import Database
+from workflow_engine.store.discovery import Discovery
+from workflow_engine.store.instances import Instances
+from workflow_engine.store.journal import Journal
+from workflow_engine.store.leases import Leases
+from workflow_engine.store.ledger import Ledger
+from workflow_engine.store.now import Now
+from workflow_engine.store.progress import Progress
+from workflow_engine.store.snapshots import Snapshots
+from workflow_engine.store.unit_of_work import UnitOfWork
+
+
+def of_the_database() -> None:
+    """The instant that is not bound: the database says what time it is."""
+
+
+class Room:
+    """A part of a store on one database.
+
+    Args:
+        database: whose schema is ready.
+        instant: what a test clock says, in microseconds since 1970-01-01 UTC; None for
+            the database's own time. Asked once a transaction.
+    """
+
+    def __init__(
+        self, database: Database, instant: Callable[[], int | None] = of_the_database
+    ) -> None:
+        self._database = database
+        self._instant = instant
+        tables, dialect = database.tables, database.dialect
+        ledger = Ledger(tables, dialect)
+        self._instances = Instances(ledger, dialect)
+        self._leases = Leases(ledger)
+        self._discovery = Discovery(ledger, dialect)
+        self._progress = Progress(ledger)
+        self._journal = Journal(tables, dialect)
+        self._snapshots = Snapshots(tables, dialect)
+
+    @contextmanager
+    def _write(self) -> Iterator[UnitOfWork]:
+        with self._database.write() as connection:
+            yield UnitOfWork(connection, Now(self._instant()))
+
+    @contextmanager
+    def _read(self) -> Iterator[UnitOfWork]:
+        with self._database.read() as connection:
+            yield UnitOfWork(connection, Now(self._instant()))
