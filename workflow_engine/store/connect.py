@@ -8,6 +8,7 @@ by transaction works.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from pathlib import Path
@@ -22,6 +23,7 @@ from sqlalchemy.pool import QueuePool, SingletonThreadPool, StaticPool
 from workflow_engine import errors
 
 _DRIVERS = {"sqlite": "pysqlite", "postgresql": "psycopg"}
+_SECRETS = {"password", "sslpassword"}
 _ADVICE = "give a URL like sqlite:///orders.db or postgresql://user@host/database"
 
 
@@ -70,6 +72,18 @@ def parse(url: str | URL) -> URL:
     return parsed
 
 
+def without_password(url: URL) -> str:
+    """Write a URL so that it can be shown, and typed by somebody who has the rest."""
+    return URL.create(
+        url.drivername,
+        username=url.username,
+        host=url.host,
+        port=url.port,
+        database=url.database,
+        query={k: v for k, v in url.query.items() if k not in _SECRETS},
+    ).render_as_string()
+
+
 def is_memory(url: URL) -> bool:
     """Whether the URL names an SQLite database in memory."""
     database = url.database or ""
@@ -96,9 +110,7 @@ def check_engine(engine: Engine) -> None:
         StoreRefused: another database or driver, or memory that threads do not share.
     """
     if not isinstance(engine, Engine):
-        problem = f"a {type(engine).__name__} is not a sqlalchemy.Engine"
-        if hasattr(engine, "sync_engine"):
-            problem += "; pass a synchronous one"
+        problem = f"{type(engine).__name__} is neither a URL nor a sqlalchemy.Engine"
         raise errors.StoreRefused(problem=problem)
     parse(engine.url)
     if is_memory(engine.url) and isinstance(engine.pool, SingletonThreadPool):
@@ -106,6 +118,39 @@ def check_engine(engine: Engine) -> None:
             problem="each thread would have its own database in memory; make the "
             "engine with poolclass=StaticPool and check_same_thread=False"
         )
+
+
+@attrs.frozen
+class FileIdentity:
+    """Which file a path named when an SQLite database was first used.
+
+    Attributes:
+        path: empty for a database in memory.
+        inode: device and number; a number is not used again while the file is open.
+    """
+
+    path: str
+    inode: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, connection: sqlite3.Connection) -> FileIdentity:
+        """Ask a connection which file it has open."""
+        path = connection.execute("PRAGMA database_list").fetchone()[2] or ""
+        return cls(path, _find_inode(path))
+
+    def is_current(self) -> bool:
+        """Whether the path still names that file."""
+        return _find_inode(self.path) == self.inode
+
+
+def _find_inode(path: str) -> tuple[int, int] | None:
+    if not path:
+        return None
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _sqlite_engine(url: URL, options: ConnectOptions) -> Engine:

@@ -81,7 +81,8 @@ class Database:
         self.schema = schema
         self.tables = tables_for(schema)
         self._turns = self._make_turns()
-        self._left_behind: QueuePool | None = None
+        self._busy_at_fork = False
+        self._file: connect.FileIdentity | None = None
         _open_databases.add(self)
 
     @classmethod
@@ -115,10 +116,7 @@ class Database:
     @property
     def url(self) -> str:
         """The URL without its password, to be shown."""
-        url = self.engine.url.set(password=None)
-        return url.difference_update_query(
-            ["password", "sslpassword"]
-        ).render_as_string()
+        return connect.without_password(self.engine.url)
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Connection]:
@@ -155,7 +153,8 @@ class Database:
             connection = self._begin(writing=False)
             try:
                 yield connection
-                connection.rollback()
+                # By hand: an engine may be told to skip the rollback of autocommit.
+                _raw(connection).rollback()
             except BaseException as error:
                 self._abandon(connection, error, committing=False)
                 raise
@@ -202,6 +201,8 @@ class Database:
                 # A caller's engine may have listeners that begin on their own.
                 raw.execute("ROLLBACK")
             raw.execute(statement)
+            if self.dialect == "sqlite":
+                self._see_that_the_file_is_there(raw)
         except BaseException as error:
             _put_away(connection, error)
             connection.close()
@@ -210,6 +211,14 @@ class Database:
                 raise _DeadOnArrival from error
             raise
         return connection
+
+    def _see_that_the_file_is_there(self, raw: Any) -> None:
+        # SQLite would go on writing to a deleted file and report every commit.
+        if self._file is None:
+            self._file = connect.FileIdentity.of(raw)
+        if not self._file.is_current():
+            problem = f"{self._file.path} was deleted or replaced while in use"
+            raise errors.StoreRefused(problem=problem)
 
     def _abandon(
         self, connection: Connection, error: BaseException, *, committing: bool
@@ -238,11 +247,10 @@ class Database:
         SQLite keeps its file locks in a table a process. A child that inherits open
         connections would believe that it holds locks which are its parent's.
         """
-        if self.owned and self.dialect == "sqlite":
-            pool = self.engine.pool
-            if isinstance(pool, QueuePool):
-                self.engine.dispose()
-                self._left_behind = pool
+        pool = self.engine.pool
+        if self.owned and self.dialect == "sqlite" and isinstance(pool, QueuePool):
+            self._busy_at_fork = pool.checkedout() > 0
+            self.engine.dispose()
 
     def after_fork_in_child(self) -> None:
         """Start over with connections and locks of this process, or refuse to."""
@@ -264,11 +272,11 @@ class Database:
             )
         if self.dialect != "sqlite":
             return None
-        if isinstance(self.engine.pool, StaticPool):
+        pool = self.engine.pool
+        if not isinstance(pool, QueuePool):
             return "a database in memory stays with the process that made it"
-        pools = [self.engine.pool, self._left_behind]
-        in_use = (p for p in pools if isinstance(p, QueuePool))
-        if any(pool.checkedout() or pool.checkedin() for pool in in_use):
+        # The second: another thread was quick enough to come in between.
+        if self._busy_at_fork or pool.checkedin() or pool.checkedout():
             return (
                 "this process was forked while another thread had a transaction open, "
                 "which SQLite does not survive; start it with the spawn method"
@@ -341,7 +349,6 @@ def _put_away(connection: Connection, error: BaseException) -> None:
             # A statement of SQLAlchemy's own lets it notice, so that everything which
             # the pool opened before now is replaced as well.
             connection.exec_driver_sql("SELECT 1")
-        # By hand: an engine may be told to skip the rollback of autocommit.
         _raw(connection).rollback()
     except DBAPIError:
         connection.invalidate()
