@@ -35,6 +35,7 @@
         ├── StepDecodeError         a recorded value no longer fits its type
         ├── JournalDecodeError      an entry of a kind or version this code cannot read
         ├── JournalAppendError      the database refused an append
+        ├── UnknownPatch            the instance's patch set holds an id from other code
         ├── LeaseLost               another worker owns the instance now
         ├── LeaseHeld               another worker is running the instance
         ├── SchemaOutOfDate         the database needs an upgrade first
@@ -379,6 +380,16 @@ class JournalAppendError(EngineError):
     id: str
     entries: str
     problem: str
+
+
+class UnknownPatch(EngineError):
+    """workflow {workflow!r}, instance {id!r} was begun by code with the patches
+    {patches}, which are neither active nor retired here; add them to active_patches, or
+    to retired_patches once no body asks for them"""
+
+    workflow: str
+    id: str
+    patches: str
 
 
 class LeaseLost(EngineError):

@@ -8,7 +8,7 @@ it ends with is decided by the first branch that settles it.
 from __future__ import annotations
 
 from collections.abc import Generator
-from types import FrameType
+from types import FrameType, GeneratorType
 from typing import Any
 
 import attrs
@@ -113,7 +113,7 @@ def whereabouts(body: Generator[Any, Any, Any]) -> str:
 def _innermost_frame(body: Generator[Any, Any, Any]) -> FrameType | None:
     frame: FrameType | None = None
     current: Any = body
-    while isinstance(current, Generator) and hasattr(current, "gi_frame"):
+    while isinstance(current, GeneratorType):
         if current.gi_frame is not None and current.gi_code is not _COMMAND_ITER:
             frame = current.gi_frame
         current = current.gi_yieldfrom

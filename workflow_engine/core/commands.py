@@ -23,6 +23,7 @@ from typing import (
 import attrs
 
 from workflow_engine.core.identity import PATCH_PREFIX, SEED, check_name, check_step_name
+from workflow_engine.core.inference import infer_type
 from workflow_engine.core.signature import result_type
 
 T = TypeVar("T")
@@ -107,7 +108,7 @@ class Step(Command[T_co]):
                 f"step {name!r}: the second argument is the function to run, "
                 f"not {function!r}; pass its arguments after it"
             )
-        self.__attrs_init__(  # type: ignore[attr-defined]
+        self.__attrs_init__(
             check_step_name(name), function, args, kwargs, UNDECLARED, ()
         )
 
@@ -127,7 +128,7 @@ class Step(Command[T_co]):
         It applies to an exception of exactly one of these classes whose ``args`` are
         plain JSON and rebuild it. Every other exception becomes `StepFailed`.
         """
-        for type_ in types:
+        for type_ in list[Any](types):
             if not (isinstance(type_, type) and issubclass(type_, Exception)):
                 raise TypeError(
                     f"step {self.name!r}: .raises() takes subclasses of Exception, "
@@ -142,7 +143,7 @@ class Step(Command[T_co]):
     def _changed(self, **changes: Any) -> Step[Any]:
         fields = {field.name: getattr(self, field.name) for field in attrs.fields(Step)}
         step = object.__new__(Step)
-        step.__attrs_init__(**{**fields, **changes})  # type: ignore[attr-defined]
+        step.__attrs_init__(**{**fields, **changes})
         return step
 
     @property
@@ -258,7 +259,7 @@ class ContinueAsNew(Command[Never]):
     """End this generation and start the next with an empty journal and this seed.
 
     Never returns. The next generation reads the seed with `restore_seed`. The seed is
-    recorded as ``returns`` when that is given, else as plain JSON.
+    recorded as ``returns`` when that is given, else as what it shows of itself.
     """
 
     seed: Any = attrs.field(hash=False)
@@ -279,20 +280,10 @@ def restore_seed(default: T, *, returns: Any = UNDECLARED) -> Chosen[T]:
 
     Args:
         default: recorded as the seed of the first generation.
-        returns: the type to decode as; by default that of ``default``, or plain JSON
-            when that is a built-in container.
+        returns: the type to decode as; by default what ``default`` shows of itself.
     """
-    declared = seed_type(default) if returns is UNDECLARED else returns
+    declared = infer_type(default) if returns is UNDECLARED else returns
     return Chosen(SEED, default, declared)
-
-
-def seed_type(seed: object) -> Any:
-    """The type a seed is recorded as when none is declared.
-
-    A built-in container does not know the types of its items, so it travels as JSON.
-    """
-    plain = (dict, list, tuple, set, frozenset, type(None))
-    return Any if isinstance(seed, plain) else type(seed)
 
 
 Member: TypeAlias = Command[Any] | Generator[Command[Any], Any, Any]

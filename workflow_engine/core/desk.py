@@ -18,6 +18,7 @@ from workflow_engine.core.branches import MAX_CANCEL_THROWS, Branch, whereabouts
 from workflow_engine.core.codec import Codec
 from workflow_engine.core.commands import Await, Chosen, Command, Step
 from workflow_engine.core.failure import rebuild
+from workflow_engine.core.inference import infer_type
 from workflow_engine.core.identity import PATCH_PREFIX
 from workflow_engine.core.journal import STEP_KINDS, WAKE_KINDS, Draft, Entry, Kind
 from workflow_engine.core.outcome import Answer, Returned, Thrown
@@ -240,7 +241,8 @@ class Desk:
         if kind != "a wait":
             raise self._mismatch(wait.name, wait, kind)
         self.context.codec.check(wait.returns)
-        return self._wait(branch, wait.name)
+        self._wait(branch, wait.name)
+        return None
 
     def _cancel_again(self, branch: Branch) -> Answer | None:
         assert branch.cancellation is not None
@@ -292,7 +294,7 @@ class Desk:
             raise IllegalRotation(workflow=self.context.workflow, where=where)
         declared = command.returns
         if declared is commands.UNDECLARED:
-            declared = commands.seed_type(command.seed)
+            declared = infer_type(command.seed)
         self.rotation = self.context.encode(command.seed, declared, "ContinueAsNew")
 
     def _compound(

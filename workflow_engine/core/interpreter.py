@@ -28,8 +28,7 @@ from typing import Any
 
 import attrs
 
-from workflow_engine.core.branches import Branch
-from workflow_engine.core.commands import Await
+from workflow_engine.core.commands import Command
 from workflow_engine.core.desk import Context, Desk
 from workflow_engine.core.failure import chain_of
 from workflow_engine.core.identity import CANCEL_REQUESTED
@@ -127,7 +126,6 @@ class Interpreter:
             case Appended():
                 self._appended(answer)
             case Moved():
-                # Only what a body did after an unrecorded failure is conditional.
                 self._committing = None
                 self.stale = True
             case ArmFailed(error):
@@ -139,6 +137,11 @@ class Interpreter:
     def waiting_on(self) -> tuple[str, ...]:
         """The names of the waits that are outstanding, in the order they were reached."""
         return tuple(wait.name for wait in self._desk.awaits())
+
+    @property
+    def cancel_requested(self) -> bool:
+        """Whether the last answer said that a cancellation was asked for."""
+        return self._cancel_requested
 
     @property
     def observed(self) -> tuple[object, ...]:
@@ -300,8 +303,8 @@ class Interpreter:
             for branch in self._desk.take_branches(entry.name or "")
         ]
         for branch, command in waiting:
-            if branch.waits_for is not command:
-                continue  # an earlier delivery of this entry ended it
+            if branch.waits_for is not command or not isinstance(command, Command):
+                continue  # an earlier delivery of this entry ended its wait
             try:
                 answer = self._desk.decode(entry, command)
             except EngineError as error:
@@ -329,8 +332,8 @@ class Interpreter:
             return True
         entry = Entry(self.position + 1, Kind.STEP_FAILED, name, payload, live=True)
         (branch,) = self._desk.take_branches(name)
-        assert isinstance(branch.waits_for, object)
-        answer = self._desk.decode(entry, branch.waits_for)  # type: ignore[arg-type]
+        assert isinstance(branch.waits_for, Command)
+        answer = self._desk.decode(entry, branch.waits_for)
         assert isinstance(answer, Thrown)
         del self._desk.failures[id(answer.error)]  # not a recorded one, yet
         self._tried = Tried(name, payload, answer.error, self.position)
@@ -344,7 +347,8 @@ class Interpreter:
         if self._in_flight:
             return False
         draft = Draft(Kind.CANCEL, CANCEL_REQUESTED, None)
-        return self._commit(Append((draft, *self._records())))
+        # On condition that nothing came meanwhile: it would have to be delivered first.
+        return self._commit(Append((draft, *self._records()), self.position))
 
     def _emit_steps(self) -> None:
         self._requests += [Abandon(name) for name in self._desk.abandoned]

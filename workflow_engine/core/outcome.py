@@ -7,9 +7,11 @@ An outcome travels encoded: ``Value`` and ``Error`` hold the JSON that the journ
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import attrs
+
+R = TypeVar("R")
 
 
 @attrs.frozen
@@ -58,10 +60,10 @@ Answer: TypeAlias = Returned | Thrown
 
 
 @attrs.frozen
-class Completed:
+class Completed(Generic[R]):
     """The body returned; ``result`` is its value as the journal gives it back."""
 
-    result: Any
+    result: R
 
 
 @attrs.frozen
@@ -90,4 +92,4 @@ class ContinuedAsNew:
     generation: int
 
 
-Ending: TypeAlias = Completed | Suspended | Cancelled | Failed | ContinuedAsNew
+Ending: TypeAlias = Completed[R] | Suspended | Cancelled | Failed | ContinuedAsNew

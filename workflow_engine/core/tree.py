@@ -55,12 +55,22 @@ class Dropped:
     Attributes:
         ignored: commands it yielded, which were not performed.
         undead: branches that would not end.
-        errors: exceptions it raised, or was raising when it was dropped.
+        raised: exceptions its cleanup raised.
+        pending: exceptions it was raising or handling when it was dropped.
     """
 
-    ignored: int
-    undead: int
-    errors: tuple[BaseException, ...]
+    ignored: int = 0
+    undead: int = 0
+    raised: tuple[BaseException, ...] = ()
+    pending: tuple[BaseException, ...] = ()
+
+    def __add__(self, other: Dropped) -> Dropped:
+        return Dropped(
+            self.ignored + other.ignored,
+            self.undead + other.undead,
+            self.raised + other.raised,
+            self.pending + other.pending,
+        )
 
 
 class Tree:
@@ -85,15 +95,11 @@ class Tree:
 
     def drop(self) -> Dropped:
         """End every branch, the innermost first, whatever it yields."""
-        ignored, undead, errors = 0, 0, list[BaseException]()
+        dropped = Dropped()
         for branch in self._innermost_first(self.root):
-            yielded, error = _drop(branch.body)
             branch.ended = True
-            ignored += yielded
-            undead += yielded > MAX_IGNORED_DROPS
-            if error is not None:
-                errors.append(error)
-        return Dropped(ignored, undead, tuple(errors))
+            dropped += _drop(branch.body)
+        return dropped
 
     def _run(self, branch: Branch, answer: Answer | None) -> None:
         while answer is not None:
@@ -175,20 +181,21 @@ class Tree:
             yield branch
 
 
-def _drop(body: Generator[Any, Any, Any]) -> tuple[int, BaseException | None]:
+def _drop(body: Generator[Any, Any, Any]) -> Dropped:
     for ignored in range(MAX_IGNORED_DROPS + 1):
         try:
             body.throw(BodyDropped())
         except StopIteration:
-            return ignored, None
+            return Dropped(ignored)
         except KeyboardInterrupt:
             raise
         except BodyDropped as dropped:
-            return ignored, dropped.__context__
+            pending = dropped.__context__
+            return Dropped(ignored, pending=() if pending is None else (pending,))
         except BaseException as error:  # noqa: BLE001 - reported by the driver
-            return ignored, error
+            return Dropped(ignored, raised=(error,))
     _undead.append(body)
-    return MAX_IGNORED_DROPS + 1, None
+    return Dropped(MAX_IGNORED_DROPS, undead=1)
 
 
 def _without_engine_frames(error: BaseException) -> BaseException:

@@ -1,0 +1,69 @@
+"""The one place that asks the time or waits.
+
+Leases and due times are the database's business: `SystemClock.instant` says None, and
+statements use the database's own clock. What a process measures itself, it measures
+monotonically, and uses only to give up sooner.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Time, as the engine needs it."""
+
+    def instant(self) -> int | None:
+        """Microseconds since 1970-01-01 UTC, or None for the database's clock."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back, for deadlines inside this process."""
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """Wait until ``event`` is set, at most ``seconds``; whether it is set."""
+
+
+class SystemClock:
+    """The real one."""
+
+    def instant(self) -> int | None:
+        """None: the database's clock decides."""
+        return None
+
+    def monotonic(self) -> float:
+        """Seconds of the system's monotonic clock."""
+        return time.monotonic()
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """Wait for the event."""
+        return event.wait(seconds)
+
+
+def microseconds(duration: timedelta | float, what: str) -> int:
+    """A duration in whole microseconds; numbers are seconds.
+
+    Raises:
+        ValueError: negative, NaN, infinite, or too long for a date.
+    """
+    if isinstance(duration, bool) or not isinstance(duration, timedelta | int | float):
+        raise TypeError(f"{what} takes a timedelta or seconds, not {duration!r}")
+    try:
+        delta = duration if isinstance(duration, timedelta) else timedelta(0, duration)
+    except (OverflowError, ValueError):
+        raise ValueError(f"{what} cannot be {duration!r} seconds") from None
+    if delta < timedelta(0):
+        raise ValueError(f"{what} cannot be negative: {duration!r}")
+    if delta > timedelta(days=365_000):
+        raise ValueError(f"{what} is longer than a thousand years: {duration!r}")
+    return delta // timedelta(microseconds=1)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def to_datetime(instant: int) -> datetime:
+    """Microseconds since 1970-01-01 UTC as an aware datetime in UTC."""
+    return _EPOCH + timedelta(microseconds=instant)

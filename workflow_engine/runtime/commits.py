@@ -1,0 +1,199 @@
+"""What a run writes, and what each answer of the store means for it.
+
+Each method makes one commit and returns either an answer for the interpreter or the
+ending of the run. While the database is away they try again until the lease has run out.
+A commit that releases the lease (park, crash, rotate, …) may have been carried out by an
+earlier try whose answer was lost; the next try is then fenced, and counts as done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from workflow_engine.core import requests
+from workflow_engine.core.failure import Reason
+from workflow_engine.core.journal import Prefix
+from workflow_engine.core.lifecycle import Status
+from workflow_engine.core.outcome import (
+    Cancelled,
+    Completed,
+    ContinuedAsNew,
+    Failed,
+    Suspended,
+)
+from workflow_engine.core.ports import Crashed as CrashRecorded
+from workflow_engine.core.ports import Done, Fenced, Lease, Refused
+from workflow_engine.errors import EngineError
+from workflow_engine.runtime.endings import (
+    Blocked,
+    Crashed,
+    Interrupted,
+    Lost,
+    RunEnding,
+    decode_result,
+    ending_of,
+)
+from workflow_engine.runtime.equipment import Equipment
+from workflow_engine.runtime.lease import HeldLease
+from workflow_engine.runtime.persistence import persist
+from workflow_engine.runtime.registry import Workflow
+
+BLOCK_PAUSE = 30_000_000
+"""Microseconds before a worker looks again at an instance it could not read."""
+
+Came: TypeAlias = RunEnding | requests.Answer
+"""What comes of a request: an answer for the interpreter, or the end of the run."""
+
+
+class Commits:
+    """The commits of one run, under one lease."""
+
+    def __init__(
+        self, equipment: Equipment, workflow: Workflow[..., Any], held: HeldLease
+    ) -> None:
+        self._equipment = equipment
+        self._store = equipment.store
+        self._workflow = workflow
+        self._held = held
+        self._lease: Lease = held.lease
+
+    def load(self) -> Prefix:
+        """The journal so far."""
+        lease, page_size = self._lease, self._equipment.options.page_size
+        prefix: Prefix
+        prefix, _ = self._persist(
+            "load", lambda: self._store.load(lease.instance, lease.generation, page_size)
+        )
+        return prefix
+
+    def append(self, request: requests.Append, known: int) -> Came:
+        """Record drafts."""
+        return self._commit(
+            "append",
+            lambda: self._store.append(
+                self._lease, request.drafts, known, request.expect
+            ),
+            done=None,
+        )
+
+    def park(self, request: requests.Park, cancel_seen: bool) -> Came:
+        """Suspend the instance, unless its journal has moved."""
+        return self._commit(
+            "park",
+            lambda: self._store.park(
+                self._lease, request.drafts, request.expect, cancel_seen
+            ),
+            done=Suspended(tuple(wait.name for wait in request.waits)),
+        )
+
+    def finish(self, request: requests.Finish) -> Came:
+        """End the instance as completed, or as cancelled after its cleanup."""
+        cancelled = request.result is None
+        status = Status.CANCELLED if cancelled else Status.COMPLETED
+        came = self._commit(
+            "finish",
+            lambda: self._store.finish(
+                self._lease, status, request.result, request.drafts
+            ),
+            done=Cancelled() if cancelled else Completed(None),
+        )
+        if isinstance(came, Completed) and came.result is None:
+            codec = self._equipment.codec
+            return Completed(decode_result(request.result, self._workflow, codec))
+        return came
+
+    def rotate(self, request: requests.Rotate) -> Came:
+        """Open the next generation."""
+        return self._commit(
+            "rotate",
+            lambda: self._store.rotate(
+                self._lease,
+                request.seed,
+                self._equipment.options.active_patches,
+                request.consumed,
+                request.drafts,
+            ),
+            done=ContinuedAsNew(self._lease.generation + 1),
+        )
+
+    def fail(self, request: requests.Crash) -> Came:
+        """End the instance as failed."""
+        record = Reason.of(request.error, request.entry)
+        return self._commit(
+            "fail",
+            lambda: self._store.fail(self._lease, record.encode(), request.expect),
+            done=Failed(record.reason),
+        )
+
+    def crash(self, request: requests.Crash, max_attempts: int) -> Came:
+        """Count an attempt; fail the instance at the last one."""
+        record = Reason.of(request.error, request.entry)
+        came = self._commit(
+            "crash",
+            lambda: self._store.crash(
+                self._lease, record.encode(), request.expect, max_attempts
+            ),
+            done=Crashed(request.error),
+        )
+        return Failed(record.reason) if came is _AT_THE_CEILING else came
+
+    def block(self, request: requests.Block) -> Came:
+        """Set the instance aside until code comes that can read it."""
+        record = Reason.of(request.error, None)
+        return self._commit(
+            "block",
+            lambda: self._store.block(
+                self._lease, record.encode(), request.expect, BLOCK_PAUSE
+            ),
+            done=Blocked(request.error),
+        )
+
+    def release(self) -> Interrupted:
+        """Give the lease back; the instance is runnable at once."""
+        self._persist("release", lambda: self._store.release(self._lease))
+        return Interrupted()
+
+    def snapshot(self, prefix: Prefix) -> None:
+        """Keep a snapshot. A run does not depend on it, so trouble is only logged."""
+        try:
+            self._store.snapshot(self._lease, prefix)
+        except EngineError as error:
+            self._equipment.log.warning("no snapshot was kept: %s", error)
+
+    def _commit(
+        self, kind: str, operation: Callable[[], object], *, done: RunEnding | None
+    ) -> Came:
+        points = self._equipment.points
+        points.reach("before_commit", kind)
+        answer, again = self._persist(kind, operation)
+        points.reach("after_commit", kind)
+        match answer:
+            case requests.Appended() | requests.Moved():
+                return answer
+            case Done() if done is not None:
+                return done
+            case CrashRecorded(failed):
+                return _AT_THE_CEILING if failed or done is None else done
+            case Refused(instance):
+                codec = self._equipment.codec
+                return ending_of(instance, self._workflow, codec) or Lost()
+            case Fenced() if again and done is not None:
+                return done
+            case Fenced():
+                return Lost()
+        raise AssertionError(f"the store answered {answer!r} to {kind}")
+
+    def _persist(self, kind: str, operation: Callable[[], Any]) -> tuple[Any, bool]:
+        clock = self._equipment.clock
+        key = self._lease.key
+        return persist(
+            operation,
+            f"{kind} of {key.workflow!r}, {key.id!r}",
+            clock,
+            give_up=lambda: not self._held.is_good(clock.monotonic()),
+        )
+
+
+_AT_THE_CEILING = Failed("")
+"""Stands, between two methods, for an instance that failed at its last attempt."""

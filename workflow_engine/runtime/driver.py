@@ -1,0 +1,330 @@
+"""One run of one instance, in one thread.
+
+The driver performs what the interpreter asks for and feeds it the answers. It decides
+nothing about the body: what is delivered, recorded or parked, and in which order, is the
+interpreter's business. No transaction is open while a step or an arm runs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from workflow_engine.core import requests
+from workflow_engine.core.commands import WorkflowBody
+from workflow_engine.core.desk import Context
+from workflow_engine.core.ids import idempotency_key
+from workflow_engine.core.interpreter import Interpreter
+from workflow_engine.core.journal import STEP_KINDS, Draft, Entry, Kind, Prefix
+from workflow_engine.core.outcome import Completed, ContinuedAsNew, Failed, Outcome
+from workflow_engine.core.ports import Claim
+from workflow_engine.core.snapshots import is_due
+from workflow_engine.core.tree import Dropped
+from workflow_engine.errors import (
+    AuthorError,
+    LeaseLost,
+    StepDecodeError,
+    StoreUnavailable,
+    ValueProblem,
+)
+from workflow_engine.runtime.commits import Came, Commits
+from workflow_engine.runtime.current import CurrentStep
+from workflow_engine.runtime.endings import Crashed, Lost, RunEnding, in_a_word
+from workflow_engine.runtime.equipment import Equipment
+from workflow_engine.runtime.lease import HeldLease
+from workflow_engine.runtime.performing import perform
+from workflow_engine.runtime.points import ProcessDied
+from workflow_engine.runtime.registry import Workflow
+from workflow_engine.telemetry.events import (
+    RunEnded,
+    RunStarted,
+    StepRecorded,
+    StepStarted,
+)
+
+_ANSWERS = (
+    requests.Performed,
+    requests.Appended,
+    requests.Moved,
+    requests.ArmFailed,
+)
+
+
+class Driver:
+    """Runs one claimed instance until it ends, parks, crashes or must stop.
+
+    Args:
+        max_attempts: crashes after which the instance fails; None to count none, as
+            `Engine.run` does.
+        stop: when set, the run ends at its next boundary.
+
+    Attributes:
+        moved: whether anything durable came of the run.
+    """
+
+    def __init__(
+        self,
+        equipment: Equipment,
+        workflow: Workflow[..., Any],
+        claim: Claim,
+        held: HeldLease,
+        *,
+        max_attempts: int | None,
+        stop: threading.Event,
+    ) -> None:
+        self.moved = False
+        self._equipment = equipment
+        self._workflow = workflow
+        self._instance = claim.instance
+        self._lease = claim.lease
+        self._held = held
+        self._max_attempts = max_attempts
+        self._stop = stop
+        self._commits = Commits(equipment, workflow, held)
+        self._outcomes: dict[str, Outcome] = {}
+        self._armed: set[str] = set()
+        self._entries: list[Entry] = []
+        self._superseded: dict[str, int] = {}
+        key = claim.lease.key
+        self._names = (key.workflow, key.id, claim.lease.generation)
+        self._context = Context(*self._names, equipment.codec)
+
+    def run(self) -> RunEnding:
+        """Drive the body. Releases the lease unless it is lost or the process dies.
+
+        Raises:
+            StoreUnavailable: the database stayed away until the lease had run out.
+            KeyboardInterrupt: raised in the body or a step; the lease is released.
+        """
+        try:
+            ending = self._run()
+        except LeaseLost:
+            ending = Lost()
+        except (ProcessDied, StoreUnavailable):
+            raise
+        except BaseException:
+            self._commits.release()
+            raise
+        self._equipment.tell(RunEnded(*self._names, in_a_word(ending)))
+        return ending
+
+    def _run(self) -> RunEnding:
+        while True:
+            prefix = self._commits.load()
+            self._entries = list(prefix.entries)
+            self._superseded = dict(prefix.superseded)
+            self._equipment.tell(RunStarted(*self._names, len(prefix.entries)))
+            ending = self._drive(prefix)
+            if ending is not None:
+                return ending
+
+    def _drive(self, prefix: Prefix) -> RunEnding | None:
+        """Run the body once from its top; None if that went stale."""
+        try:
+            body = self._prepare()
+        except StepDecodeError as error:
+            blocked = self._commits.block(requests.Block(error, 0, prefix.position))
+            return None if isinstance(blocked, _ANSWERS) else blocked
+        except Exception as error:  # noqa: BLE001 - whatever the author's function does
+            final = isinstance(error, AuthorError)
+            came = self._crash(requests.Crash(error, final, None, prefix.position))
+            return None if isinstance(came, _ANSWERS) else came
+        interpreter = Interpreter(
+            body,
+            self._context,
+            prefix,
+            cancel_requested=self._instance.cancel_requested,
+        )
+        ending: RunEnding | None = None
+        try:
+            ending = self._converse(interpreter)
+        finally:
+            self._report(interpreter.drop(), isinstance(ending, ContinuedAsNew))
+        return ending
+
+    def _prepare(self) -> WorkflowBody[Any]:
+        codec = self._equipment.codec
+        result_type = self._workflow.result_type
+        codec.check(result_type)
+        try:
+            args, kwargs = self._workflow.parameters.decode(
+                codec, self._instance.input or "{}"
+            )
+        except ValueProblem as problem:
+            raise StepDecodeError(
+                workflow=self._workflow.name,
+                step="its input",
+                path=problem.path,
+                expected=problem.expected,
+                problem=problem.problem,
+            ) from None
+        patches = self._instance.patches or frozenset()
+        self._context = Context(*self._names, codec, result_type, patches)
+        return self._workflow(*args, **kwargs)
+
+    def _converse(self, interpreter: Interpreter) -> RunEnding | None:
+        todo: list[requests.Request] = []
+        while True:
+            todo += interpreter.requests()
+            request = _take_next(todo)
+            came = PERFORMERS[type(request)](self, interpreter, request)
+            if came is None:
+                continue
+            if not isinstance(came, _ANSWERS):
+                self.moved |= isinstance(came, Completed | Failed | ContinuedAsNew)
+                return came
+            interpreter.feed(came)
+            if interpreter.stale:
+                self._outcomes.update(interpreter.uncommitted())
+                return None
+
+    # --- performers, one a request type ---
+
+    def _perform(self, _: Interpreter, request: requests.Perform) -> Came:
+        outcome = self._outcomes.pop(request.name, None)
+        if outcome is None:
+            if self._stop.is_set():
+                return self._commits.release()
+            outcome = self._call(request)
+        return requests.Performed(request.name, outcome)
+
+    def _call(self, request: requests.Perform) -> Outcome:
+        equipment, instance = self._equipment, self._instance
+        workflow, id, generation = self._names
+        equipment.heartbeat.check(self._held)
+        equipment.points.reach("before_step", request.name)
+        equipment.tell(StepStarted(*self._names, request.name))
+        key = idempotency_key(
+            instance.incarnation, generation, request.name, request.superseded
+        )
+        current = CurrentStep(
+            workflow, id, generation, request.name, instance.attempts + 1, key
+        )
+        outcome = perform(request.step, current, self._context)
+        equipment.points.reach("after_step", request.name)
+        return outcome
+
+    def _abandon(self, _: Interpreter, request: requests.Abandon) -> None:
+        """Steps run one at a time here, so none is in flight when its branch loses."""
+
+    def _append(self, interpreter: Interpreter, request: requests.Append) -> Came:
+        known = interpreter.position
+        came = self._commits.append(request, known)
+        if isinstance(came, requests.Appended):
+            self._learn(came)
+            self._tell_recorded(request.drafts, came.position)
+            policy = self._equipment.options.snapshot_policy
+            if is_due(policy, known, came.position, ended=False):
+                self._commits.snapshot(self._prefix(came.position))
+        return came
+
+    def _arm(self, interpreter: Interpreter, request: requests.Arm) -> Came:
+        failed = self._arm_all(request.waits)
+        position, cancel = interpreter.position, interpreter.cancel_requested
+        return failed or requests.Appended((), position, cancel)
+
+    def _arm_all(self, waits: tuple[Any, ...]) -> requests.ArmFailed | None:
+        for wait in waits:
+            if wait.arm is None or wait.name in self._armed:
+                continue
+            self._equipment.heartbeat.check(self._held)
+            try:
+                wait.arm()
+            except Exception as error:  # noqa: BLE001 - the author's function
+                return requests.ArmFailed(error)
+            self._armed.add(wait.name)
+        return None
+
+    def _park(self, interpreter: Interpreter, request: requests.Park) -> Came:
+        failed = self._arm_all(request.waits)
+        if failed is not None:
+            return failed
+        came = self._commits.park(request, interpreter.cancel_requested)
+        if isinstance(came, requests.Appended):
+            self._learn(came)
+        return came
+
+    def _finish(self, interpreter: Interpreter, request: requests.Finish) -> Came:
+        came = self._commits.finish(request)
+        policy, position = self._equipment.options.snapshot_policy, interpreter.position
+        if isinstance(came, Completed) and is_due(policy, position, position, ended=True):
+            self._commits.snapshot(self._prefix(position))
+        return came
+
+    def _rotate(self, _: Interpreter, request: requests.Rotate) -> Came:
+        return self._commits.rotate(request)
+
+    def _crash_run(self, _: Interpreter, request: requests.Crash) -> Came:
+        return self._crash(request)
+
+    def _crash(self, request: requests.Crash) -> Came:
+        if request.final:
+            return self._commits.fail(request)
+        if self._max_attempts is None:
+            self._commits.release()
+            return Crashed(request.error)
+        return self._commits.crash(request, self._max_attempts)
+
+    def _block(self, _: Interpreter, request: requests.Block) -> Came:
+        return self._commits.block(request)
+
+    # --- small things ---
+
+    def _learn(self, answer: requests.Appended) -> None:
+        self.moved |= bool(answer.entries)
+        self._entries += [e for e in answer.entries if e.live or not e.is_known]
+
+    def _tell_recorded(self, drafts: tuple[Draft, ...], position: int) -> None:
+        for draft in drafts:
+            if draft.kind in STEP_KINDS and draft.name is not None:
+                ok = draft.kind == Kind.STEP_OK
+                event = StepRecorded(*self._names, draft.name, ok, position)
+                self._equipment.tell(event)
+
+    def _prefix(self, position: int) -> Prefix:
+        return Prefix(tuple(self._entries), position, self._superseded)
+
+    def _report(self, dropped: Dropped, rotated: bool) -> None:
+        """Say once what a body did while it was dropped: it is easily overlooked."""
+        log = self._equipment.log
+        workflow, id, _ = self._names
+        if dropped.ignored:
+            log.warning(
+                "workflow %r, instance %r: %d command(s) yielded while the run was over "
+                "were not performed; cleanup that must happen belongs in `except`, "
+                "not in `finally`",
+                workflow,
+                id,
+                dropped.ignored,
+            )
+        if dropped.undead:
+            log.error("workflow %r, instance %r: its body does not end", workflow, id)
+        for error in dropped.raised + (dropped.pending if rotated else ()):
+            log.warning(
+                "workflow %r, instance %r: an error was set aside as the run was over",
+                workflow,
+                id,
+                exc_info=error,
+            )
+
+
+def _take_next(todo: list[requests.Request]) -> requests.Request:
+    """Commits before steps: what is done becomes durable before more is begun."""
+    for index, request in enumerate(todo):
+        if not isinstance(request, requests.Perform):
+            return todo.pop(index)
+    return todo.pop(0)
+
+
+PERFORMERS: dict[type, Callable[[Driver, Interpreter, Any], Came | None]] = {
+    requests.Perform: Driver._perform,
+    requests.Abandon: Driver._abandon,
+    requests.Append: Driver._append,
+    requests.Arm: Driver._arm,
+    requests.Park: Driver._park,
+    requests.Finish: Driver._finish,
+    requests.Rotate: Driver._rotate,
+    requests.Crash: Driver._crash_run,
+    requests.Block: Driver._block,
+}

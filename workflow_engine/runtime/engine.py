@@ -1,0 +1,403 @@
+"""The engine: what users hold.
+
+It opens a database, knows workflows by name, starts and runs instances, and answers
+questions about them. It keeps no state of its own besides the leases it holds: another
+engine on the same database sees the same.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
+
+import attrs
+
+from workflow_engine.core.codec import Codec
+from workflow_engine.core.outcome import ContinuedAsNew, Ending
+from workflow_engine.core.ports import Claim, Ended, Held, Missing
+from workflow_engine.errors import (
+    EngineClosed,
+    LeaseHeld,
+    LeaseLost,
+    StoreRefused,
+    UnknownPatch,
+)
+from workflow_engine.runtime.clock import Clock, SystemClock, microseconds, to_datetime
+from workflow_engine.runtime.endings import Blocked, Crashed, Interrupted, Lost, ending_of
+from workflow_engine.runtime.equipment import Equipment
+from workflow_engine.runtime.execution import execute
+from workflow_engine.runtime.handle import Handle
+from workflow_engine.runtime.lease import Heartbeat
+from workflow_engine.runtime.options import RunOptions
+from workflow_engine.runtime.outside import Named, Outside, key_of
+from workflow_engine.runtime.owner import Owner, is_provably_dead, shown
+from workflow_engine.runtime.persistence import persist
+from workflow_engine.runtime.points import NOWHERE, Points
+from workflow_engine.runtime.registry import Registry, Workflow
+from workflow_engine.runtime.resume import Worker, WorkerOptions
+from workflow_engine.runtime.starting import (
+    Order,
+    Starting,
+    place_order,
+    refuse_conflict,
+)
+from workflow_engine.store import schema as schemas
+from workflow_engine.store.database import Database
+from workflow_engine.store.sql_store import SqlStore
+from workflow_engine.telemetry.events import Observer
+
+if TYPE_CHECKING:
+    import sqlalchemy
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+DIRECT_LEASE = 60_000_000
+"""Microseconds `Engine.run` leases an instance for; the heartbeat renews it."""
+
+URL_VARIABLE = "WORKFLOW_ENGINE_URL"
+SCHEMA_VARIABLE = "WORKFLOW_ENGINE_SCHEMA"
+
+
+class Engine(Outside):
+    """Runs workflows on a database. A context manager; safe to share between threads.
+
+    A fresh SQLite file is created and an older one upgraded. PostgreSQL is only checked.
+    The database is touched at the first use, or on entering the context.
+
+    Args:
+        url: a database URL, or an SQLAlchemy engine, which stays the caller's: no other
+            is made, and its pool is never disposed of.
+        workflows: what this engine can run. There is no global registry.
+        options: how runs behave.
+        schema: PostgreSQL schema of the tables; ``workflow_engine`` by default.
+        clock: for tests; the database's clock by default.
+        observer: called with the events of runs (see `workflow_engine.telemetry`).
+        points: for tests, named points at which the process can be made to die.
+
+    Raises:
+        DuplicateWorkflow, NotAWorkflow: from ``workflows``.
+        SchemaOutOfDate, SchemaTooNew, StoreRefused, StoreUnavailable: at the first use.
+    """
+
+    def __init__(
+        self,
+        url: str | sqlalchemy.Engine | sqlalchemy.URL,
+        *,
+        workflows: Iterable[Workflow[..., Any]] = (),
+        options: RunOptions | None = None,
+        schema: str | None = None,
+        clock: Clock | None = None,
+        observer: Observer | None = None,
+        points: Points = NOWHERE,
+    ) -> None:
+        self._registry = Registry(workflows)
+        self._options = options or RunOptions()
+        self._clock = clock or SystemClock()
+        self._observer = observer
+        self._points = points
+        self._database = Database.open(url, schema=schema)
+        self._equipment: Equipment | None = None
+        self._pid = 0
+        self._lock = threading.Lock()
+        self._closed = False
+        self._is_view = False
+
+    @classmethod
+    def from_env(
+        cls,
+        *,
+        workflows: Iterable[Workflow[..., Any]] = (),
+        options: RunOptions | None = None,
+    ) -> Self:
+        """An engine on ``WORKFLOW_ENGINE_URL`` (and ``WORKFLOW_ENGINE_SCHEMA``).
+
+        Raises:
+            StoreRefused: the variable is not set.
+        """
+        url = os.environ.get(URL_VARIABLE)
+        if not url:
+            raise StoreRefused(
+                problem=f"{URL_VARIABLE} is not set; set it to a database URL such as "
+                "sqlite:///workflows.db"
+            )
+        schema = os.environ.get(SCHEMA_VARIABLE) or None
+        return cls(url, workflows=workflows, options=options, schema=schema)
+
+    def with_options(self, **changes: Any) -> Engine:
+        """An engine on the same database and workflows, with some options changed.
+
+        It shares everything else and need not be closed.
+        """
+        view = object.__new__(type(self))
+        view.__dict__.update(self.__dict__)
+        view._options = attrs.evolve(self._options, **changes)
+        view._equipment = None
+        view._lock = threading.Lock()
+        view._is_view = True
+        return view
+
+    # --- life ---
+
+    def __enter__(self) -> Self:
+        self._equip()
+        return self
+
+    def __exit__(
+        self,
+        type_: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the heartbeat and close our connections. May be called twice."""
+        self._closed = True
+        if self._equipment is not None and self._pid == os.getpid():
+            self._equipment.heartbeat.close()
+        if not self._is_view:
+            self._database.close()
+
+    def upgrade_schema(self) -> None:
+        """Bring the database's schema to this code's revision.
+
+        Raises:
+            MigrationLocked: another session is migrating for too long.
+        """
+        schemas.upgrade(self._database)
+
+    def _equip(self) -> Equipment:
+        if self._closed:
+            raise EngineClosed(problem="it was closed; make a new one")
+        if self._equipment is None or self._pid != os.getpid():
+            with self._lock:
+                if self._equipment is None or self._pid != os.getpid():
+                    self._equipment = self._new_equipment()
+                    self._pid = os.getpid()
+        return self._equipment
+
+    def _new_equipment(self) -> Equipment:
+        schemas.ensure(self._database)
+        store = SqlStore(self._database, self._clock.instant)
+        owner = str(Owner.here())
+        return Equipment(
+            store=store,
+            registry=self._registry,
+            codec=Codec(max_bytes=self._options.max_payload_bytes),
+            options=self._options,
+            clock=self._clock,
+            points=self._points,
+            heartbeat=Heartbeat(store, owner, self._clock, self._points),
+            owner=owner,
+            observer=self._observer,
+        )
+
+    # --- starting and running ---
+
+    @overload
+    def start(self, workflow: Workflow[..., R], id: str, /) -> Handle[R]: ...
+
+    @overload
+    def start(
+        self, workflow: Workflow[P, R], id: str, /, *args: P.args, **kwargs: P.kwargs
+    ) -> Handle[R]: ...
+
+    @overload
+    def start(
+        self, workflow: str, id: str, /, *args: Any, **kwargs: Any
+    ) -> Handle[Any]: ...
+
+    def start(
+        self,
+        workflow: Workflow[..., Any] | str,
+        id: str,
+        /,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Handle[Any]:
+        """Record an instance; a worker will run it. Attach if it exists.
+
+        The arguments are recorded at the first start. A later one takes the same, or
+        none at all.
+
+        Raises:
+            InputConflict: it exists with other arguments.
+            InvalidInput: the arguments do not fit; nothing is recorded.
+            UnknownWorkflow, InvalidName: likewise.
+        """
+        return self.starting().start(workflow, id, *args, **kwargs)
+
+    def starting(
+        self, *, tags: Mapping[str, str] | None = None, delay: timedelta | float = 0
+    ) -> Starting:
+        """Options of a start, which cannot clash with a body's keywords.
+
+        Args:
+            tags: short texts to find the instance by.
+            delay: how long workers leave it alone, a timedelta or seconds.
+        """
+        return Starting(self._equip, tags, delay)
+
+    def handle(self, workflow: Named, id: str) -> Handle[Any]:
+        """A handle of an instance, which need not exist yet nor be known here."""
+        key = key_of(workflow, id)
+        known = self._registry.find(key.workflow)
+        return Handle(self._equip(), key, known)
+
+    @overload
+    def run(self, workflow: Workflow[..., R], id: str, /) -> Ending[R]: ...
+
+    @overload
+    def run(
+        self, workflow: Workflow[P, R], id: str, /, *args: P.args, **kwargs: P.kwargs
+    ) -> Ending[R]: ...
+
+    @overload
+    def run(
+        self, workflow: str, id: str, /, *args: Any, **kwargs: Any
+    ) -> Ending[Any]: ...
+
+    def run(
+        self,
+        workflow: Workflow[..., Any] | str,
+        id: str,
+        /,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Ending[Any]:
+        """Start or resume an instance, here and now, until it ends or parks.
+
+        Takes a lease, and no notice of backoff or delay. An error that leaves the body
+        is raised here; no attempt is counted, and the next run tries again. Follows
+        `ContinueAsNew` unless ``RunOptions(follow=False)``.
+
+        Raises:
+            LeaseHeld: somebody else is running it.
+            LeaseLost: somebody took it while it ran here.
+            InputConflict, InvalidInput, UnknownWorkflow, InvalidName: as `start`.
+            StepDecodeError, JournalDecodeError: this code cannot read what is recorded;
+                the instance is blocked.
+            UnknownPatch: the instance belongs to code with other patches.
+            Exception: whatever left the body.
+        """
+        equipment = self._equip()
+        order = place_order(equipment, workflow, id, args, kwargs)
+        while True:
+            ending = self._run_generation(equipment, order)
+            if not isinstance(ending, ContinuedAsNew) or not equipment.options.follow:
+                return ending
+
+    def worker(
+        self,
+        *,
+        concurrency: int = 8,
+        max_attempts: int = 5,
+        max_takeovers: int = 20,
+        lease: timedelta | float = timedelta(seconds=60),
+        poll: timedelta | float = timedelta(seconds=1),
+        grace: timedelta | float = timedelta(seconds=30),
+    ) -> Worker:
+        """A worker for this engine's workflows.
+
+        Args:
+            concurrency: runs at the same time.
+            max_attempts: crashes in a row before an instance fails.
+            max_takeovers: expired leases in a row before an instance fails.
+            lease: how long a claim is good without renewal.
+            poll: how long to wait before looking again when there was nothing.
+            grace: how long a stopping worker waits for running steps.
+
+        Raises:
+            ValueError: a count below 1, or a duration that is none.
+        """
+        counts = {
+            "concurrency": concurrency,
+            "max_attempts": max_attempts,
+            "max_takeovers": max_takeovers,
+        }
+        for name, count in counts.items():
+            if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+                raise ValueError(f"{name} must be a whole number above 0, not {count!r}")
+        options = WorkerOptions(
+            **counts,
+            lease=microseconds(lease, "lease"),
+            poll=microseconds(poll, "poll"),
+            grace=microseconds(grace, "grace"),
+        )
+        if options.lease < 1:
+            raise ValueError("lease must be longer than nothing")
+        return Worker(self._equip(), options)
+
+    def _run_generation(self, equipment: Equipment, order: Order) -> Ending[Any]:
+        since = equipment.clock.monotonic()
+        claimed = self._claim(equipment, order)
+        if isinstance(claimed, Ended):
+            refuse_conflict(equipment, order, claimed.instance)
+            ended = ending_of(claimed.instance, order.workflow, equipment.codec)
+            assert ended is not None
+            return ended
+        self._refuse(equipment, order, claimed)
+        ending, _ = execute(
+            equipment,
+            claimed,
+            DIRECT_LEASE,
+            since,
+            max_attempts=None,
+            stop=threading.Event(),
+        )
+        match ending:
+            case Crashed(error) | Blocked(error):
+                raise error
+            case Lost() | Interrupted():
+                raise LeaseLost(workflow=order.key.workflow, id=order.key.id)
+        return ending
+
+    def _claim(self, equipment: Equipment, order: Order) -> Claim | Ended:
+        store, key = equipment.store, order.key
+        deadline = equipment.clock.monotonic() + DIRECT_LEASE / 1e6
+        patches = equipment.options.active_patches
+        while True:
+            answer, _ = persist(
+                lambda: store.claim(
+                    key, equipment.owner, DIRECT_LEASE, patches, order.new
+                ),
+                f"claim of {key.workflow!r}, {key.id!r}",
+                equipment.clock,
+                give_up=lambda: equipment.clock.monotonic() > deadline,
+            )
+            match answer:
+                case Missing():
+                    assert order.problem is not None  # else it was created
+                    raise order.problem
+                case Held(owner, until) if not is_provably_dead(owner):
+                    raise LeaseHeld(
+                        workflow=key.workflow,
+                        id=key.id,
+                        owner=shown(owner),
+                        until=to_datetime(until),
+                    )
+                case Held(owner, _):
+                    store.expire([owner])
+                case _:
+                    return answer
+
+    def _refuse(self, equipment: Equipment, order: Order, claim: Claim) -> None:
+        """Give the lease back if this code or these arguments do not fit."""
+        try:
+            if not claim.created:
+                refuse_conflict(equipment, order, claim.instance)
+            unknown = equipment.options.unknown_patches(claim.instance.patches)
+            if unknown:
+                raise UnknownPatch(
+                    workflow=order.key.workflow,
+                    id=order.key.id,
+                    patches=", ".join(sorted(unknown)),
+                )
+        except Exception:
+            equipment.store.release(claim.lease)
+            raise

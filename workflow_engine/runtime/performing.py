@@ -1,0 +1,43 @@
+"""Calls step functions and turns what they do into outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from types import GeneratorType
+from typing import Any
+
+from workflow_engine.core.commands import Step
+from workflow_engine.core.desk import Context
+from workflow_engine.core.failure import capture
+from workflow_engine.core.outcome import Error, Outcome, Value
+from workflow_engine.errors import ForgottenYieldFrom
+from workflow_engine.runtime.current import CURRENT, CurrentStep
+from workflow_engine.runtime.points import ProcessDied
+
+
+def perform(step: Step[Any], current: CurrentStep, context: Context) -> Outcome:
+    """Call the function; its result or failure, encoded and checked.
+
+    An async function runs to its end on an event loop of its own. KeyboardInterrupt
+    goes through; everything else the function raises is its failure.
+    """
+    token = CURRENT.set(current)
+    try:
+        result = step.function(*step.args, **step.kwargs)
+        if inspect.iscoroutine(result):
+            result = asyncio.run(result)
+        if isinstance(result, GeneratorType):
+            raise ForgottenYieldFrom(
+                workflow=context.workflow,
+                where=f"step {step.name!r}",
+                found=result.__qualname__,
+            )
+        where = f"step {step.name!r}"
+        return Value(context.encode(result, step.result_type, where))
+    except (KeyboardInterrupt, ProcessDied):
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the step failed
+        return Error(capture(error, step))
+    finally:
+        CURRENT.reset(token)

@@ -1,0 +1,355 @@
+"""A worker: finds what can move, claims it, runs it.
+
+A *pass* claims no more than there are free slots, runs what it claimed in threads, and
+says what came of it. One poison instance, name or row does not stop the others. Workers
+on any number of machines may share a database: the claim decides.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import attrs
+
+from workflow_engine.core.outcome import Cancelled, Completed, Failed, Suspended
+from workflow_engine.core.ports import Batch, Claim
+from workflow_engine.errors import EngineClosed, StoreUnavailable
+from workflow_engine.runtime.endings import (
+    Blocked,
+    Crashed,
+    Interrupted,
+    Lost,
+    RunEnding,
+)
+from workflow_engine.runtime.equipment import Equipment
+from workflow_engine.runtime.execution import execute
+from workflow_engine.runtime.owner import is_provably_dead
+from workflow_engine.runtime.persistence import FIRST_PAUSE, LONGEST_PAUSE
+from workflow_engine.runtime.points import ProcessDied
+from workflow_engine.runtime.summary import PassSummary
+
+logger = logging.getLogger("workflow_engine")
+
+
+@attrs.frozen(kw_only=True)
+class WorkerOptions:
+    """How a worker behaves; durations in microseconds.
+
+    Attributes:
+        concurrency: runs at the same time, each in a thread.
+        max_attempts: crashes in a row before an instance fails.
+        max_takeovers: expired leases in a row before an instance fails.
+        lease: how long a claim is good without renewal.
+        poll: how long to wait before looking again when nothing was found.
+        grace: how long a stopping worker waits for steps that are running.
+        shun: how long an instance with an unknown patch is left alone.
+    """
+
+    concurrency: int
+    max_attempts: int
+    max_takeovers: int
+    lease: int
+    poll: int
+    grace: int
+    shun: int = 10_000_000
+
+
+class Worker:
+    """Runs instances until it is stopped. Made by `Engine.worker`."""
+
+    def __init__(self, equipment: Equipment, options: WorkerOptions) -> None:
+        self._equipment = equipment
+        self._options = options
+        self._stop = threading.Event()
+        self._slots = threading.Semaphore(options.concurrency)
+        self._settled = threading.Event()
+        self._shunned: dict[int, float] = {}
+        self._running: dict[int, threading.Thread] = {}
+        self._done: queue.SimpleQueue[PassSummary] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+
+    # --- the face ---
+
+    def run_once(self, limit: int | None = None) -> PassSummary:
+        """One pass: run what can move now, each instance at most once; wait for it.
+
+        Args:
+            limit: how many instances at most; all that are due by default.
+        """
+        seen: set[int] = set()
+        total = PassSummary()
+        first = True
+        while not self._stop.is_set():
+            room = self._options.concurrency - len(self._running)
+            if limit is not None:
+                room = min(room, limit - len(seen))
+            batch = self._claim(room, seen) if room > 0 else None
+            if batch is not None:
+                total += self._told(batch, first)
+                first = False
+                seen.update(claim.lease.instance for claim in batch.claims)
+                self._begin_all(batch)
+            if not self._running:
+                break
+            if not (batch and batch.claims) or room <= len(batch.claims):
+                total += self._await_one()
+        while self._running:
+            total += self._await_one()
+        return total + self._collect()
+
+    def drain(self) -> PassSummary:
+        """Repeat passes while something advances; the sum of them."""
+        total = PassSummary()
+        while True:
+            summary = self.run_once()
+            total += summary
+            if not summary.advanced or self._stop.is_set():
+                return total
+
+    def run(self) -> PassSummary:
+        """Work until stopped; then finish what is running, within the grace period.
+
+        In the main thread, SIGTERM and SIGINT stop the worker: nothing new is claimed,
+        steps that are running end and are recorded, leases are released. A second signal
+        gives up at once. In another thread no handler is installed.
+        """
+        total = PassSummary()
+        pause = FIRST_PAUSE
+        with self._signals():
+            while not self._stop.is_set():
+                room = self._options.concurrency - len(self._running)
+                batch = self._claim(room, set()) if room > 0 else None
+                if batch is None and room > 0:
+                    total += PassSummary(transient_errors=1)
+                    self._wait(pause)
+                    pause = min(2 * pause, LONGEST_PAUSE)
+                    continue
+                pause = FIRST_PAUSE
+                if batch is not None:
+                    total += self._told(batch, True)
+                    self._begin_all(batch)
+                if batch is None or len(batch.claims) < room:
+                    self._wait(self._options.poll / 1e6)
+                total += self._collect()
+            self._wind_down()
+        return total + self._collect()
+
+    def stop(self) -> None:
+        """Ask the worker to stop; returns at once. Safe in signal handlers and threads."""
+        self._stop.set()
+        self._settled.set()
+
+    # --- claiming ---
+
+    def _claim(self, room: int, seen: set[int]) -> Batch | None:
+        """Claim up to ``room``; None when the database is away."""
+        equipment, options = self._equipment, self._options
+        since = equipment.clock.monotonic()
+        try:
+            self._expire_the_dead()
+            batch = equipment.store.claim_due(
+                equipment.owner,
+                options.lease,
+                equipment.options.active_patches,
+                equipment.registry.names,
+                room,
+                options.max_takeovers,
+                seen | self._shunned_now(),
+            )
+        except StoreUnavailable as error:
+            logger.warning("nothing was claimed, trying again: %s", error)
+            return None
+        self._since = since
+        return batch
+
+    def _expire_the_dead(self) -> None:
+        store = self._equipment.store
+        others = store.owners() - {self._equipment.owner}
+        dead = [owner for owner in others if is_provably_dead(owner)]
+        if dead:
+            freed = store.expire(dead)
+            logger.info("%d lease(s) of dead processes are free", freed)
+
+    def _shunned_now(self) -> set[int]:
+        now = self._equipment.clock.monotonic()
+        self._shunned = {i: t for i, t in self._shunned.items() if t > now}
+        return set(self._shunned)
+
+    def _told(self, batch: Batch, count_unregistered: bool) -> PassSummary:
+        summary = PassSummary(
+            discovered=len(batch.claims) + len(batch.failed),
+            failed=len(batch.failed),
+            advanced=len(batch.failed),
+        )
+        for instance in batch.failed:
+            logger.error(
+                "workflow %r, instance %r failed: taken over too often",
+                instance.key.workflow,
+                instance.key.id,
+            )
+        if not count_unregistered:
+            return summary
+        unknown = sum(batch.unregistered.values())
+        return summary + PassSummary(
+            discovered=unknown,
+            unknown_name=unknown,
+            unregistered_names=frozenset(batch.unregistered),
+        )
+
+    # --- running ---
+
+    def _begin_all(self, batch: Batch) -> None:
+        for claim in batch.claims:
+            unknown = self._equipment.options.unknown_patches(claim.instance.patches)
+            if unknown:
+                self._shun(claim, unknown)
+            else:
+                self._begin(claim)
+
+    def _shun(self, claim: Claim, unknown: frozenset[str]) -> None:
+        key = claim.lease.key
+        logger.warning(
+            "workflow %r, instance %r is left for other code: its patches %s are neither "
+            "active nor retired here",
+            key.workflow,
+            key.id,
+            ", ".join(sorted(unknown)),
+        )
+        until = self._equipment.clock.monotonic() + self._options.shun / 1e6
+        self._shunned[claim.lease.instance] = until
+        self._equipment.store.release(claim.lease)
+        self._done.put(PassSummary(unknown_name=1))
+
+    def _begin(self, claim: Claim) -> None:
+        thread = threading.Thread(
+            target=self._work,
+            args=(claim, self._since),
+            name=f"workflow-engine-{claim.lease.instance}",
+            daemon=True,
+        )
+        self._running[claim.lease.instance] = thread
+        thread.start()
+
+    def _work(self, claim: Claim, since: float) -> None:
+        summary = PassSummary(resumed=1)
+        try:
+            summary += self._execute(claim, since)
+        finally:
+            with self._lock:
+                self._running.pop(claim.lease.instance, None)
+            self._done.put(summary)
+            self._settled.set()
+
+    def _execute(self, claim: Claim, since: float) -> PassSummary:
+        key = claim.lease.key
+        try:
+            ending, moved = execute(
+                self._equipment,
+                claim,
+                self._options.lease,
+                since,
+                max_attempts=self._options.max_attempts,
+                stop=self._stop,
+            )
+        except StoreUnavailable as error:
+            logger.warning("%r, %r was given up: %s", key.workflow, key.id, error)
+            return PassSummary(transient_errors=1)
+        except ProcessDied:
+            raise
+        except BaseException:
+            logger.exception("%r, %r: the run broke off", key.workflow, key.id)
+            return PassSummary(transient_errors=1)
+        _log(key.workflow, key.id, ending)
+        return _count(ending) + PassSummary(advanced=int(moved))
+
+    def _await_one(self) -> PassSummary:
+        """Wait until a run has ended."""
+        self._settled.wait()
+        self._settled.clear()
+        return self._collect()
+
+    def _collect(self) -> PassSummary:
+        total = PassSummary()
+        while True:
+            try:
+                total += self._done.get_nowait()
+            except queue.Empty:
+                return total
+
+    # --- waiting and stopping ---
+
+    def _wait(self, seconds: float) -> None:
+        """Wait for a run to end, for a stop, or for the time to look again."""
+        self._equipment.clock.wait(self._settled, seconds)
+        self._settled.clear()
+
+    def _wind_down(self) -> None:
+        deadline = self._equipment.clock.monotonic() + self._options.grace / 1e6
+        while self._running and self._equipment.clock.monotonic() < deadline:
+            self._wait(min(1.0, deadline - self._equipment.clock.monotonic()))
+        for instance in list(self._running):
+            logger.warning("instance %d is still in a step; leaving it", instance)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {
+            number: signal.signal(number, self._on_signal)
+            for number in (signal.SIGTERM, signal.SIGINT)
+        }
+        try:
+            yield
+        finally:
+            for number, action in before.items():
+                signal.signal(number, action)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._stop.is_set():
+            raise SystemExit(128 + number)
+        logger.info("stopping: steps that are running may end")
+        self.stop()
+
+
+def _count(ending: RunEnding) -> PassSummary:
+    match ending:
+        case Completed():
+            return PassSummary(completed=1)
+        case Suspended():
+            return PassSummary(still_suspended=1)
+        case Failed():
+            return PassSummary(failed=1)
+        case Blocked():
+            return PassSummary(blocked=1)
+        case Crashed():
+            return PassSummary(paced=1)
+        case Lost():
+            return PassSummary(lease_skipped=1)
+        case _:
+            return PassSummary()
+
+
+def _log(workflow: str, id: str, ending: RunEnding) -> None:
+    match ending:
+        case Crashed(error):
+            logger.warning(
+                "workflow %r, instance %r crashed and is tried again",
+                workflow,
+                id,
+                exc_info=error,
+            )
+        case Blocked(error):
+            logger.error("blocked: %s", error)
+        case Failed(reason):
+            logger.error("workflow %r, instance %r failed: %s", workflow, id, reason)
+        case Lost():
+            logger.warning("workflow %r, instance %r: the lease is gone", workflow, id)
+        case Cancelled() | Interrupted() | _:
+            logger.debug("workflow %r, instance %r: %r", workflow, id, ending)

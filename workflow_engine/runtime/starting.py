@@ -1,0 +1,153 @@
+"""Starts instances: arguments in, a row out."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, ParamSpec, TypeVar, overload
+
+import attrs
+
+from workflow_engine.core.identity import check_name
+from workflow_engine.core.ports import Instance, Key, NewInstance
+from workflow_engine.errors import InputConflict, InvalidInput
+from workflow_engine.runtime.clock import microseconds
+from workflow_engine.runtime.equipment import Equipment
+from workflow_engine.runtime.handle import Handle
+from workflow_engine.runtime.outside import key_of
+from workflow_engine.runtime.registry import Workflow
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@attrs.frozen
+class Order:
+    """A request to start or attach.
+
+    ``new`` is None when no arguments were given to a workflow that needs some: then the
+    instance must exist. ``problem`` says what was missing.
+    """
+
+    key: Key
+    workflow: Workflow[..., Any]
+    new: NewInstance | None
+    given: bool
+    problem: InvalidInput | None = None
+
+
+def place_order(
+    equipment: Equipment,
+    workflow: Workflow[..., Any] | str,
+    id: str,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    tags: Mapping[str, str] | None = None,
+    delay: int = 0,
+) -> Order:
+    """Check a start's names and arguments. Touches no database.
+
+    Raises:
+        UnknownWorkflow, InvalidName, InvalidInput: nothing is recorded.
+    """
+    key = key_of(workflow, id)
+    definition = equipment.registry.get(key.workflow)
+    given = bool(args or kwargs)
+    try:
+        text = definition.parameters.encode(
+            equipment.codec, key.workflow, args, kwargs
+        )
+    except InvalidInput as problem:
+        if given:
+            raise
+        return Order(key, definition, None, given, problem)
+    new = NewInstance(text, uuid.uuid4().hex, check_tags(tags or {}), delay)
+    return Order(key, definition, new, given)
+
+
+def refuse_conflict(equipment: Equipment, order: Order, instance: Instance) -> None:
+    """Compare the arguments of an order with those the instance was started with.
+
+    Raises:
+        InputConflict: some differ.
+    """
+    if not order.given or order.new is None or instance.input is None:
+        return
+    if instance.input == order.new.input:
+        return
+    parameters = order.workflow.parameters
+    names = parameters.differing(equipment.codec, instance.input, order.new.input)
+    if names:
+        raise InputConflict(
+            workflow=order.key.workflow, id=order.key.id, differing=", ".join(names)
+        )
+
+
+def check_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    """Return a copy of ``tags`` if each key and value is short, printable text.
+
+    Raises:
+        InvalidName: naming the tag.
+    """
+    return {
+        check_name(name, "tag name"): check_name(value, f"value of tag {name!r}")
+        for name, value in tags.items()
+    }
+
+
+class Starting:
+    """Options of a start, apart from the workflow's own arguments."""
+
+    def __init__(
+        self,
+        equip: Callable[[], Equipment],
+        tags: Mapping[str, str] | None,
+        delay: timedelta | float,
+    ) -> None:
+        self._equip = equip
+        self._tags = check_tags(tags or {})
+        self._delay = microseconds(delay, "delay")
+
+    @overload
+    def start(self, workflow: Workflow[..., R], id: str, /) -> Handle[R]: ...
+
+    @overload
+    def start(
+        self, workflow: Workflow[P, R], id: str, /, *args: P.args, **kwargs: P.kwargs
+    ) -> Handle[R]: ...
+
+    @overload
+    def start(
+        self, workflow: str, id: str, /, *args: Any, **kwargs: Any
+    ) -> Handle[Any]: ...
+
+    def start(
+        self,
+        workflow: Workflow[..., Any] | str,
+        id: str,
+        /,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Handle[Any]:
+        """Record the instance; a worker will run it. Attach if it exists.
+
+        Raises:
+            InputConflict: it exists with other arguments.
+            UnknownWorkflow, InvalidName, InvalidInput: nothing is recorded.
+        """
+        equipment = self._equip()
+        order = place_order(
+            equipment, workflow, id, args, kwargs, tags=self._tags, delay=self._delay
+        )
+        if order.new is None:
+            instance = equipment.store.find(order.key)
+            if instance is None:
+                assert order.problem is not None  # that is why there is no ``new``
+                raise order.problem
+        else:
+            instance, created = equipment.store.start(order.key, order.new)
+            if not created:
+                refuse_conflict(equipment, order, instance)
+        return Handle(equipment, order.key, order.workflow)
