@@ -145,7 +145,7 @@ def _guard(program: Program, name: str, log: Log) -> Generator[Any, Any, None]:
         raise
 
 
-def effect(name: str, fails: int) -> str:
+def effect(name: str, fails: int) -> Any:
     """Never called: the world performs it, counting."""
     raise AssertionError(name, fails)
 
