@@ -4,8 +4,8 @@
 
     WorkflowError
     ├── AuthorError                 a mistake in a workflow's code; never retried
-    │   ├── NotAWorkflow            (TypeError) @workflow on something that is not a generator
-    │   ├── DuplicateWorkflow       two bodies under one name
+    │   ├── NotAWorkflow            (TypeError) @workflow on something that is not a
+    generator │   ├── DuplicateWorkflow       two bodies under one name
     │   ├── NotACommand             (TypeError) a body yielded something else
     │   ├── ForgottenYieldFrom      (TypeError) a generator where a value belongs
     │   ├── InvalidName             (ValueError) a name or id that cannot be one
@@ -338,8 +338,8 @@ class StepFailed(WorkflowError):
 class CancelRequested(BaseException):
     """Thrown into a body, or into the branch that lost a race, so that it cleans up.
 
-    Not an Exception, so that `except Exception` does not swallow it. Let it out once the
-    cleanup is done.
+    Not an Exception, so that `except Exception` does not swallow it. Let it out once
+    the cleanup is done.
     """
 
 
@@ -472,4 +472,6 @@ class ValueProblem(Exception):
     problem: str
 
     def __str__(self) -> str:
-        return f"cannot carry the value at {self.path} as {self.expected}: {self.problem}"
+        return (
+            f"cannot carry the value at {self.path} as {self.expected}: {self.problem}"
+        )

@@ -96,22 +96,23 @@ def play(program: Program, path: str, log: Log) -> Generator[Any, Any, str]:
                 log.append((name, repr((yield Await(name)))))
             case "again" if awaited is not None:
                 log.append((name, repr((yield Await(awaited)))))
-            case "ordinal":
-                log.append((name, repr((yield FreshOrdinal("all")))))
-            case "patch":
-                log.append((name, repr((yield Patch(node[1])))))
-            case "choose":
-                log.append((name, repr((yield Chosen(name, [name], Any)))))
-            case "all":
+            case "all" | "any":
                 parts = [play(p, f"{name}.{i}", log) for i, p in enumerate(node[1])]
-                log.append((name, repr((yield AllOf(parts)))))
-            case "any":
-                parts = [play(p, f"{name}.{i}", log) for i, p in enumerate(node[1])]
-                log.append((name, repr((yield AnyOf(parts)))))
+                compound = {"all": AllOf, "any": AnyOf}[node[0]]
+                log.append((name, repr((yield compound(parts)))))
             case "guard":
                 yield from _guard(node[1], name, log)
+            case simple if simple in SIMPLE:
+                log.append((name, repr((yield SIMPLE[simple](name, node)))))
     log.append((path, "returns"))
     return path
+
+
+SIMPLE: dict[str, Callable[[str, Any], commands.Command[Any]]] = {
+    "ordinal": lambda name, node: FreshOrdinal("all"),
+    "patch": lambda name, node: Patch(node[1]),
+    "choose": lambda name, node: Chosen(name, [name], Any),
+}
 
 
 def _step(node: Any, name: str, log: Log) -> Generator[Any, Any, None]:
@@ -178,7 +179,9 @@ class World:
         end = self.position if position is None else position
         return Prefix(tuple(self.entries[:end]), end)
 
-    def open(self, log: Log, position: int | None = None, **options: Any) -> Interpreter:
+    def open(
+        self, log: Log, position: int | None = None, **options: Any
+    ) -> Interpreter:
         body = play(self.program, "p", log)
         context = Context("w", "1", 0, CODEC, Any, frozenset({"new"}))
         interpreter = Interpreter(body, context, self.prefix(position), **options)

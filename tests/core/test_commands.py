@@ -29,7 +29,9 @@ async def mail(order: str) -> str:
 
 
 def test_commands_that_describe_the_same_work_are_equal() -> None:
-    assert Step("charge", charge, "1", amount=2) == Step("charge", charge, "1", amount=2)
+    assert Step("charge", charge, "1", amount=2) == Step(
+        "charge", charge, "1", amount=2
+    )
     assert Step("charge", charge, "1") != Step("charge", charge, "2")
     assert Step("charge", charge, "1") != Step("charge", charge, "1").returns(float)
     assert Await("go") == Await("go")
@@ -71,7 +73,9 @@ def test_a_step_shows_what_it_does() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["", "sleep:1", "__workflow_seed__", "a\nb", "x" * 256])
+@pytest.mark.parametrize(
+    "name", ["", "sleep:1", "__workflow_seed__", "a\nb", "x" * 256]
+)
 def test_a_bad_name_is_refused_where_the_command_is_made(name: str) -> None:
     with pytest.raises(InvalidName):
         Step(name, charge, "1")

@@ -54,7 +54,11 @@ def raised(error: BaseException) -> BaseException:
 def test_an_undeclared_exception_becomes_step_failed_with_its_text() -> None:
     failure = rebuild(capture(raised(KeyError("x")), PLAIN), "pay", PLAIN)
     assert isinstance(failure, StepFailed)
-    assert (failure.step, failure.type_name, failure.message) == ("pay", "KeyError", "'x'")
+    assert (failure.step, failure.type_name, failure.message) == (
+        "pay",
+        "KeyError",
+        "'x'",
+    )
     assert "test_failure.py" in failure.remote_traceback
     assert "raise error" in failure.remote_traceback
 

@@ -16,7 +16,8 @@ from workflow_engine.errors import InvalidName
 
 
 @pytest.mark.parametrize(
-    "name", ["a", "a-b", "a:b", "a#1", "a/b", "日本", "🙂", "a b", "%", "x" * MAX_LENGTH]
+    "name",
+    ["a", "a-b", "a:b", "a#1", "a/b", "日本", "🙂", "a b", "%", "x" * MAX_LENGTH],
 )
 def test_any_other_character_is_fine(name: str) -> None:
     assert check_name(name, "workflow id") == name

@@ -42,7 +42,9 @@ def test_idempotency_keys_never_change(vector: dict[str, Any]) -> None:
 parts = st.text(alphabet=":%3Aa-", max_size=4)
 
 
-@given(st.sets(st.tuples(parts, parts, st.integers(0, 2), parts), min_size=2, max_size=6))
+@given(
+    st.sets(st.tuples(parts, parts, st.integers(0, 2), parts), min_size=2, max_size=6)
+)
 def test_different_identities_have_different_entry_ids(identities: Any) -> None:
     for one, other in combinations(identities, 2):
         assert entry_id(*one) != entry_id(*other)

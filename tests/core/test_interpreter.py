@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -305,7 +306,7 @@ def test_a_value_of_another_type_blocks_and_is_not_thrown_into_the_body() -> Non
     def body() -> Body:
         try:
             return (yield Step("a", whole))
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - nothing at all must arrive
             pytest.fail("the body must not see it")
 
     with Conversation(body, ok("a", "text")) as talk:
@@ -404,7 +405,9 @@ def test_a_result_that_cannot_be_recorded_fails_at_once() -> None:
     assert "$.deep[0]" in str(error)
 
 
-def test_a_race_of_nobody_is_the_authors_mistake_and_all_of_nothing_is_nothing() -> None:
+def test_a_race_of_nobody_is_the_authors_mistake_and_all_of_nothing_is_nothing() -> (
+    None
+):
     def race() -> Body:
         yield AnyOf([])
 
@@ -519,7 +522,7 @@ def test_fan_in_is_linear() -> None:
         sys.setprofile(count)
         try:
             with Conversation(body, *drafts) as talk:
-                assert talk.only(Finish)
+                talk.only(Finish)
         finally:
             sys.setprofile(None)
         return counted
@@ -551,10 +554,8 @@ def test_a_cancellation_is_recorded_then_thrown_where_the_body_stands() -> None:
 def test_a_body_that_swallows_its_cancellation_fails() -> None:
     def body() -> Body:
         while True:
-            try:
+            with suppress(CancelRequested):
                 yield Await("go")
-            except CancelRequested:
-                pass
 
     with Conversation(body, cancel_requested=True) as talk:
         talk.append(cancel_requested=True)
@@ -566,10 +567,8 @@ def test_a_body_that_swallows_its_cancellation_fails() -> None:
 def test_a_body_cannot_evade_that_by_opening_new_branches() -> None:
     def body() -> Body:
         while True:
-            try:
+            with suppress(CancelRequested):
                 yield AllOf([Await("go")])
-            except CancelRequested:
-                pass
 
     with Conversation(body, cancel_requested=True) as talk:
         talk.append(cancel_requested=True)
@@ -678,10 +677,8 @@ def test_a_dropped_body_runs_its_finally_and_commands_there_are_ignored() -> Non
 def test_a_body_that_will_not_end_is_set_aside() -> None:
     def body() -> Body:
         while True:
-            try:
+            with suppress(BaseException):
                 yield Await("go")
-            except BaseException:
-                pass
 
     assert Conversation(body).interpreter.drop().undead == 1
 

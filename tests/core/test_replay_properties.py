@@ -69,7 +69,9 @@ def test_any_schedule_of_crashes_and_wakes_keeps_the_laws(
 
 @QUICK
 @given(programs(), st.data())
-def test_two_runners_on_one_journal_agree(program: Program, data: st.DataObject) -> None:
+def test_two_runners_on_one_journal_agree(
+    program: Program, data: st.DataObject
+) -> None:
     with World(program, lenient=True) as world:
         runners = [Runner(world), Runner(world)]
         stir(world, runners, data, crash=True)

@@ -1,16 +1,15 @@
 """The commands a body yields: frozen values that describe work and perform none.
 
 Every command can be yielded plainly (``yield Step(...)``) or, to give the result its
-static type, through ``yield from`` (``hold = yield from Step("reserve", reserve, order)``).
-Two commands are equal when they describe the same work, so a test can compare what a
-body yields with what it should yield.
+static type, through ``yield from`` (``hold = yield from Step("reserve", reserve,
+order)``). Two commands are equal when they describe the same work, so a test can
+compare what a body yields with what it should yield.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from typing import (
-    TYPE_CHECKING,
     Any,
     Generic,
     Never,
@@ -22,7 +21,12 @@ from typing import (
 
 import attrs
 
-from workflow_engine.core.identity import PATCH_PREFIX, SEED, check_name, check_step_name
+from workflow_engine.core.identity import (
+    PATCH_PREFIX,
+    SEED,
+    check_name,
+    check_step_name,
+)
 from workflow_engine.core.inference import infer_type
 from workflow_engine.core.signature import result_type
 
@@ -158,7 +162,10 @@ class Step(Command[T_co]):
         return self.declared
 
     def __repr__(self) -> str:
-        shown = [repr(self.name), getattr(self.function, "__qualname__", repr(self.function))]
+        shown = [
+            repr(self.name),
+            getattr(self.function, "__qualname__", repr(self.function)),
+        ]
         shown += [repr(argument) for argument in self.args]
         shown += [f"{key}={value!r}" for key, value in self.kwargs.items()]
         text = f"Step({', '.join(shown)})"
@@ -169,7 +176,7 @@ class Step(Command[T_co]):
         return text
 
 
-@attrs.frozen
+@attrs.frozen(init=False)
 class Await(Command[T_co]):
     """A named wait for something that happens outside.
 
@@ -182,38 +189,45 @@ class Await(Command[T_co]):
             and has no value yet, so it must be idempotent. An error in it is a crash of
             the run, never thrown into the body.
         returns: the type the value is decoded as.
+
+    Raises:
+        InvalidName: the name is empty, too long, or reserved for the engine.
     """
 
-    name: str = attrs.field(converter=check_step_name)
-    arm: Callable[[], object] | None = None
-    returns: Any = attrs.field(default=Any, kw_only=True, hash=False)
+    name: str
+    arm: Callable[[], object] | None
+    returns: Any = attrs.field(hash=False)
 
-    if TYPE_CHECKING:
+    @overload
+    def __init__(
+        self: Await[T],
+        name: str,
+        arm: Callable[[], object] | None = None,
+        *,
+        returns: type[T],
+    ) -> None: ...
 
-        @overload
-        def __init__(
-            self: Await[Any], name: str, arm: Callable[[], object] | None = None
-        ) -> None: ...
+    @overload
+    def __init__(
+        self: Await[Any],
+        name: str,
+        arm: Callable[[], object] | None = None,
+        *,
+        returns: Any = ...,
+    ) -> None: ...
 
-        @overload
-        def __init__(
-            self: Await[T],
-            name: str,
-            arm: Callable[[], object] | None = None,
-            *,
-            returns: type[T],
-        ) -> None: ...
-
-        @overload
-        def __init__(
-            self: Await[Any],
-            name: str,
-            arm: Callable[[], object] | None = None,
-            *,
-            returns: Any,
-        ) -> None: ...
-
-        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+    def __init__(
+        self,
+        name: str,
+        arm: Callable[[], object] | None = None,
+        *,
+        returns: Any = Any,
+    ) -> None:
+        if arm is not None and not callable(arm):
+            raise TypeError(
+                f"wait {name!r}: arm is a function without arguments, not {arm!r}"
+            )
+        self.__attrs_init__(check_step_name(name), arm, returns)
 
 
 @attrs.frozen
@@ -268,7 +282,7 @@ class ContinueAsNew(Command[Never]):
 
 @attrs.frozen
 class Chosen(Command[T_co]):
-    """A value that is recorded before the body sees it; the first recorded one stays."""
+    """A value that is recorded before the body sees it; the first one stays."""
 
     name: str
     value: Any = attrs.field(hash=False)
@@ -290,15 +304,19 @@ Member: TypeAlias = Command[Any] | Generator[Command[Any], Any, Any]
 """What can run as a branch: one command, or a generator of commands."""
 
 
+def _members(members: Iterable[Member]) -> tuple[Member, ...]:
+    return tuple(members)
+
+
 @attrs.frozen(eq=False)
 class AllOf(Command[list[Any]]):
     """Run the members side by side; their values, in the order given."""
 
-    members: tuple[Member, ...] = attrs.field(converter=tuple)
+    members: tuple[Member, ...] = attrs.field(converter=_members)
 
 
 @attrs.frozen(eq=False)
 class AnyOf(Command[tuple[int, Any]]):
     """Run the members side by side; index and value of the first to end."""
 
-    members: tuple[Member, ...] = attrs.field(converter=tuple)
+    members: tuple[Member, ...] = attrs.field(converter=_members)

@@ -18,8 +18,8 @@ from workflow_engine.core.branches import MAX_CANCEL_THROWS, Branch, whereabouts
 from workflow_engine.core.codec import Codec
 from workflow_engine.core.commands import Await, Chosen, Command, Step
 from workflow_engine.core.failure import rebuild
-from workflow_engine.core.inference import infer_type
 from workflow_engine.core.identity import PATCH_PREFIX
+from workflow_engine.core.inference import infer_type
 from workflow_engine.core.journal import STEP_KINDS, WAKE_KINDS, Draft, Entry, Kind
 from workflow_engine.core.outcome import Answer, Returned, Thrown
 from workflow_engine.errors import (

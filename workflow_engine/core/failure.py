@@ -1,10 +1,10 @@
 """Failures as records: captured once, bounded, and always thrown from the record.
 
-A record is a JSON object: ``type`` (class name), ``message``, ``traceback`` (text), and,
-where they apply, ``args`` with ``declared`` (an exception declared with ``.raises``) or
-``author`` with ``facts`` (a mistake of the author, such as a value that cannot be
-recorded). Building the exception from the record on the first run too is what makes the
-first run equal every replay.
+A record is a JSON object: ``type`` (class name), ``message``, ``traceback`` (text),
+and, where they apply, ``args`` with ``declared`` (an exception declared with
+``.raises``) or ``author`` with ``facts`` (a mistake of the author, such as a value that
+cannot be recorded). Building the exception from the record on the first run too is what
+makes the first run equal every replay.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ def describe(error: BaseException) -> dict[str, Any]:
 def capture(error: BaseException, step: Step[Any]) -> str:
     """The record of what ``step`` raised, as ASCII JSON."""
     record = describe(error)
-    if isinstance(error, AuthorError) and type(error).__name__ in RECORDED_AUTHOR_ERRORS:
+    if (
+        isinstance(error, AuthorError)
+        and type(error).__name__ in RECORDED_AUTHOR_ERRORS
+    ):
         record["author"] = type(error).__name__
         record["facts"] = error.facts
     elif type(error) in step.raised:
@@ -130,7 +133,9 @@ def _reproducible_arguments(error: BaseException) -> list[Any] | None:
     return list(arguments)
 
 
-def _construct(type_: type[BaseException], arguments: list[Any]) -> BaseException | None:
+def _construct(
+    type_: type[BaseException], arguments: list[Any]
+) -> BaseException | None:
     """Build an exception, or None: its ``__init__`` is the user's and may refuse."""
     try:
         return type_(*arguments)
@@ -184,7 +189,9 @@ def _cut(text: str, limit: int) -> str:
         return text
     # The end of a traceback says what happened, so the middle goes.
     head, tail = limit // 4, limit - limit // 4
-    return f"{text[:head]}\n[... {len(text) - limit} characters cut ...]\n{text[-tail:]}"
+    return (
+        f"{text[:head]}\n[... {len(text) - limit} characters cut ...]\n{text[-tail:]}"
+    )
 
 
 @attrs.frozen
@@ -212,6 +219,8 @@ class Reason:
     def decode(cls, payload: str | None) -> Reason:
         """From a marker's payload, whatever version wrote it."""
         record = json.loads(payload) if payload else {}
-        told = {name: record.get(name) or "" for name in ("type", "message", "traceback")}
+        told = {
+            name: record.get(name) or "" for name in ("type", "message", "traceback")
+        }
         reason = record.get("reason") or told["message"] or "no reason was recorded"
         return cls(reason=reason, entry=record.get("entry"), **told)

@@ -47,7 +47,9 @@ def check_name(name: object, what: str) -> str:
     """
     if not isinstance(name, str):
         raise InvalidName(
-            name=repr(name), what=what, problem=f"it is a {type(name).__name__}, not str"
+            name=repr(name),
+            what=what,
+            problem=f"it is a {type(name).__name__}, not str",
         )
     problem = _find_problem(name)
     if problem is not None:

@@ -10,9 +10,9 @@ _PLAIN = (str, int, float, bool, type(None))
 def infer_type(value: object) -> Any:
     """A type that carries ``value``, as far as the value itself shows.
 
-    Plain JSON stays undeclared. Otherwise it is the class of the value, and for built-in
-    containers the container of what is inside. What a value does not show, such as the
-    other members of a union, must be declared by the caller.
+    Plain JSON stays undeclared. Otherwise it is the class of the value, and for
+    built-in containers the container of what is inside. What a value does not show,
+    such as the other members of a union, must be declared by the caller.
     """
     if isinstance(value, list):
         return _container(list, value)

@@ -1,10 +1,10 @@
 """Drives a body against its journal. Sans-I/O: requests out, answers in.
 
 The interpreter knows an exact prefix of the journal, positions 1 to k. Of the entries
-that answer names now outstanding, it delivers the one with the lowest position first; on
-the first run too, since an outcome is delivered only once it is recorded. So what a body
-has seen is a function of the prefix alone. The law, kept by property tests: after every
-answer (unless a failure is being tried) everything the body observed, all that is
+that answer names now outstanding, it delivers the one with the lowest position first;
+on the first run too, since an outcome is delivered only once it is recorded. So what a
+body has seen is a function of the prefix alone. The law, kept by property tests: after
+every answer (unless a failure is being tried) everything the body observed, all that is
 outstanding and the ending equal those of a fresh interpreter on the same prefix.
 
 A driver's whole part::
@@ -135,7 +135,7 @@ class Interpreter:
 
     @property
     def waiting_on(self) -> tuple[str, ...]:
-        """The names of the waits that are outstanding, in the order they were reached."""
+        """The names of the outstanding waits, in the order they were reached."""
         return tuple(wait.name for wait in self._desk.awaits())
 
     @property
@@ -264,7 +264,7 @@ class Interpreter:
         return Crash(ending.error, final, entry, self.position)
 
     def _die(self, death: Crash | Block) -> bool:
-        """Crash or block, once steps in flight have ended and successes are recorded."""
+        """Crash or block, once steps in flight ended and successes are recorded."""
         if self._in_flight:
             return False
         successes = [draft for draft in self._ready if draft.kind == Kind.STEP_OK]
@@ -409,7 +409,7 @@ class Interpreter:
         return self._death is not None or isinstance(self._tree.ending, Thrown)
 
     def _finality(self, error: BaseException) -> tuple[bool, str | None]:
-        """Whether no retry can change that this error leaves the body, and whose it is."""
+        """Whether no retry can change that this error came out, and whose it is."""
         final = False
         for link in chain_of(error):
             if id(link) in self._desk.failures:

@@ -1,7 +1,7 @@
 """What a step leaves behind and how a run ends.
 
-An outcome travels encoded: ``Value`` and ``Error`` hold the JSON that the journal holds.
-`Returned` and `Thrown` are their decoded twins, which can enter a generator.
+An outcome travels encoded: ``Value`` and ``Error`` hold the JSON that the journal
+holds. `Returned` and `Thrown` are their decoded twins, which can enter a generator.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Completed(Generic[R]):
 
 @attrs.frozen
 class Suspended:
-    """The run parked; ``on`` are the names it waits for, in the order it reached them."""
+    """The run parked; ``on`` are the names it waits for, in the order reached."""
 
     on: tuple[str, ...]
 
@@ -87,7 +87,7 @@ class Failed:
 
 @attrs.frozen
 class ContinuedAsNew:
-    """The generation ended with a seed for the next; ``generation`` is the next one."""
+    """The generation ended with a seed for the next, which is ``generation``."""
 
     generation: int
 

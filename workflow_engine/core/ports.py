@@ -4,12 +4,12 @@ A store keeps instances, their journals and their snapshots. Its promises:
 
 - **Positions** of a generation count from 1 without gaps, and commit order is position
   order, since the counter in the instance row moves under that row's lock.
-- **First writer wins** for a live name. A second append of the name changes nothing, and
-  its answer carries the stored entry.
+- **First writer wins** for a live name. A second append of the name changes nothing,
+  and its answer carries the stored entry.
 - **Fencing.** A `Lease` is good while the instance row holds its epoch. Every claim and
   every release raises the epoch, so a former owner can write nothing.
-- **The instance row is the ledger.** Whatever makes an instance runnable writes that row
-  in the same transaction.
+- **The instance row is the ledger.** Whatever makes an instance runnable writes that
+  row in the same transaction.
 - **Time** is the database's, or a value the clock binds for tests. Durations are whole
   microseconds; instants are microseconds since 1970-01-01 UTC.
 - **Expected results are data.** Methods return what happened. They raise only for a
@@ -41,7 +41,7 @@ class Key:
 
 @attrs.frozen
 class Lease:
-    """The right of ``owner`` to run one generation of an instance, until it is fenced."""
+    """The right of ``owner`` to run one generation, until it is fenced."""
 
     key: Key
     instance: int
@@ -207,8 +207,9 @@ class Store(Protocol):
         patches: Collection[str],
         new: NewInstance | None = None,
     ) -> Claim | Held | Ended | Missing:
-        """Take the lease of one instance for ``lease`` microseconds, whatever its pacing
-        (``next_attempt_at``, ``wake_after``); with ``new``, start it first if missing.
+        """Take the lease of one instance for ``lease`` microseconds, whatever its
+        pacing (``next_attempt_at``, ``wake_after``); with ``new``, start it first if
+        missing.
 
         ``patches`` become the generation's set if it has none yet. Counts no takeover.
         A claim does not change the status of a blocked or suspended instance to running
@@ -230,9 +231,9 @@ class Store(Protocol):
         name having its fair share; never waits for a row somebody else holds.
 
         Runnable: running, suspended or blocked; no unexpired lease; ``next_attempt_at``
-        null or due; when suspended, ``wake_after`` due. Claiming another owner's expired
-        lease counts a takeover; the claim that reaches ``max_takeovers`` writes the
-        failed marker instead. ``exclude`` are instances to leave alone.
+        null or due; when suspended, ``wake_after`` due. Claiming another owner's
+        expired lease counts a takeover; the claim that reaches ``max_takeovers`` writes
+        the failed marker instead. ``exclude`` are instances to leave alone.
         """
 
     def renew(self, owner: str, lease: int, leases: Sequence[Lease]) -> frozenset[int]:
@@ -270,9 +271,9 @@ class Store(Protocol):
         expect: int,
         cancel_seen: bool,
     ) -> Done | Appended | Refusal:
-        """Suspend and release, if the position is ``expect`` and no cancel came that was
-        not seen; else nothing changes and the tail is answered. Repeating a park whose
-        acknowledgement was lost answers Done."""
+        """Suspend and release, if the position is ``expect`` and no cancel came that
+        was not seen; else nothing changes and the tail is answered. Repeating a park
+        whose acknowledgement was lost answers Done."""
 
     def finish(
         self, lease: Lease, status: Status, payload: str | None, drafts: Sequence[Draft]

@@ -104,7 +104,7 @@ class Tree:
     def _run(self, branch: Branch, answer: Answer | None) -> None:
         while answer is not None:
             if self._answerer.is_halted:
-                return
+                return None
             branch.waits_for = None
             try:
                 command = answer.send(branch.body)

@@ -1,1 +1,1 @@
-"""Performs what the core decides: runs bodies, holds leases, takes turns as a worker."""
+"""Performs what the core decides: runs bodies, holds leases, works in passes."""

@@ -1,9 +1,10 @@
 """What a run writes, and what each answer of the store means for it.
 
 Each method makes one commit and returns either an answer for the interpreter or the
-ending of the run. While the database is away they try again until the lease has run out.
-A commit that releases the lease (park, crash, rotate, …) may have been carried out by an
-earlier try whose answer was lost; the next try is then fenced, and counts as done.
+ending of the run. While the database is away they try again until the lease has run
+out. A commit that releases the lease (park, crash, rotate, …) may have been carried out
+by an earlier try whose answer was lost; the next try is then fenced, and counts as
+done.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from workflow_engine.core.outcome import (
 )
 from workflow_engine.core.ports import Crashed as CrashRecorded
 from workflow_engine.core.ports import Done, Fenced, Lease, Refused
-from workflow_engine.errors import EngineError
+from workflow_engine.errors import EngineError, JournalAppendError
 from workflow_engine.runtime.endings import (
     Blocked,
     Crashed,
@@ -63,7 +64,8 @@ class Commits:
         lease, page_size = self._lease, self._equipment.options.page_size
         prefix: Prefix
         prefix, _ = self._persist(
-            "load", lambda: self._store.load(lease.instance, lease.generation, page_size)
+            "load",
+            lambda: self._store.load(lease.instance, lease.generation, page_size),
         )
         return prefix
 
@@ -182,7 +184,13 @@ class Commits:
                 return done
             case Fenced():
                 return Lost()
-        raise AssertionError(f"the store answered {answer!r} to {kind}")
+        key = self._lease.key
+        raise JournalAppendError(
+            workflow=key.workflow,
+            id=key.id,
+            entries=kind,
+            problem=f"the store answered {answer!r}",
+        )
 
     def _persist(self, kind: str, operation: Callable[[], Any]) -> tuple[Any, bool]:
         clock = self._equipment.clock

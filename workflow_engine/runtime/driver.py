@@ -1,8 +1,8 @@
 """One run of one instance, in one thread.
 
 The driver performs what the interpreter asks for and feeds it the answers. It decides
-nothing about the body: what is delivered, recorded or parked, and in which order, is the
-interpreter's business. No transaction is open while a step or an arm runs.
+nothing about the body: what is delivered, recorded or parked, and in which order, is
+the interpreter's business. No transaction is open while a step or an arm runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from workflow_engine.core.desk import Context
 from workflow_engine.core.ids import idempotency_key
 from workflow_engine.core.interpreter import Interpreter
 from workflow_engine.core.journal import STEP_KINDS, Draft, Entry, Kind, Prefix
-from workflow_engine.core.outcome import Completed, ContinuedAsNew, Failed, Outcome
+from workflow_engine.core.outcome import (
+    Cancelled,
+    Completed,
+    ContinuedAsNew,
+    Failed,
+    Outcome,
+)
 from workflow_engine.core.ports import Claim
 from workflow_engine.core.snapshots import is_due
 from workflow_engine.core.tree import Dropped
@@ -42,6 +48,8 @@ from workflow_engine.telemetry.events import (
     StepRecorded,
     StepStarted,
 )
+
+_FINAL = (Cancelled, Completed, ContinuedAsNew, Failed)
 
 _ANSWERS = (
     requests.Performed,
@@ -172,7 +180,7 @@ class Driver:
             if came is None:
                 continue
             if not isinstance(came, _ANSWERS):
-                self.moved |= isinstance(came, Completed | Failed | ContinuedAsNew)
+                self.moved |= isinstance(came, _FINAL)
                 return came
             interpreter.feed(came)
             if interpreter.stale:
@@ -248,7 +256,9 @@ class Driver:
     def _finish(self, interpreter: Interpreter, request: requests.Finish) -> Came:
         came = self._commits.finish(request)
         policy, position = self._equipment.options.snapshot_policy, interpreter.position
-        if isinstance(came, Completed) and is_due(policy, position, position, ended=True):
+        if isinstance(came, Completed) and is_due(
+            policy, position, position, ended=True
+        ):
             self._commits.snapshot(self._prefix(position))
         return came
 
@@ -291,9 +301,9 @@ class Driver:
         workflow, id, _ = self._names
         if dropped.ignored:
             log.warning(
-                "workflow %r, instance %r: %d command(s) yielded while the run was over "
-                "were not performed; cleanup that must happen belongs in `except`, "
-                "not in `finally`",
+                "workflow %r, instance %r: %d command(s) yielded while the run "
+                "was over were not performed; cleanup that must happen belongs in "
+                "`except`, not in `finally`",
                 workflow,
                 id,
                 dropped.ignored,

@@ -27,7 +27,13 @@ from workflow_engine.errors import (
     UnknownPatch,
 )
 from workflow_engine.runtime.clock import Clock, SystemClock, microseconds, to_datetime
-from workflow_engine.runtime.endings import Blocked, Crashed, Interrupted, Lost, ending_of
+from workflow_engine.runtime.endings import (
+    Blocked,
+    Crashed,
+    Interrupted,
+    Lost,
+    ending_of,
+)
 from workflow_engine.runtime.equipment import Equipment
 from workflow_engine.runtime.execution import execute
 from workflow_engine.runtime.handle import Handle
@@ -66,8 +72,8 @@ SCHEMA_VARIABLE = "WORKFLOW_ENGINE_SCHEMA"
 class Engine(Outside):
     """Runs workflows on a database. A context manager; safe to share between threads.
 
-    A fresh SQLite file is created and an older one upgraded. PostgreSQL is only checked.
-    The database is touched at the first use, or on entering the context.
+    A fresh SQLite file is created and an older one upgraded. PostgreSQL is only
+    checked. The database is touched at the first use, or on entering the context.
 
     Args:
         url: a database URL, or an SQLAlchemy engine, which stays the caller's: no other
@@ -321,8 +327,10 @@ class Engine(Outside):
             "max_takeovers": max_takeovers,
         }
         for name, count in counts.items():
-            if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-                raise ValueError(f"{name} must be a whole number above 0, not {count!r}")
+            if type(count) is not int or count < 1:
+                raise ValueError(
+                    f"{name} must be a whole number above 0, not {count!r}"
+                )
         options = WorkerOptions(
             **counts,
             lease=microseconds(lease, "lease"),

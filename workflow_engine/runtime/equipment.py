@@ -16,6 +16,10 @@ from workflow_engine.runtime.registry import Registry
 from workflow_engine.telemetry.events import Event, Observer
 
 
+def _log() -> logging.Logger:
+    return logging.getLogger("workflow_engine")
+
+
 @attrs.frozen
 class Equipment:
     """The store and the clock, who we are, and how runs behave."""
@@ -29,7 +33,7 @@ class Equipment:
     heartbeat: Heartbeat
     owner: str
     observer: Observer | None = None
-    log: logging.Logger = logging.getLogger("workflow_engine")
+    log: logging.Logger = attrs.field(factory=_log)
 
     def tell(self, event: Event) -> None:
         """Call the observer; what it raises is logged and changes nothing."""

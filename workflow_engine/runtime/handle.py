@@ -110,7 +110,7 @@ class Handle(Generic[R]):
             lambda: equipment.store.find(self._key, payloads),
             f"looking at {self.workflow!r}, {self.id!r}",
             equipment.clock,
-            give_up=lambda: False if payloads else True,
+            give_up=lambda: not payloads,
         )
         if row is None:
             raise InstanceNotFound(workflow=self.workflow, id=self.id)

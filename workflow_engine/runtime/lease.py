@@ -1,10 +1,10 @@
 """Leases this process holds, and their heartbeat.
 
-The database decides who owns an instance: a lease is good while the row holds its epoch,
-and every append checks that. Local time only shortens it: once ``duration`` has passed
-since the last renewal that is known to have worked, the lease counts as lost here, and
-the run stops before its next effect. So a process that was stopped for longer than its
-lease does nothing when it wakes, even before the database refuses it.
+The database decides who owns an instance: a lease is good while the row holds its
+epoch, and every append checks that. Local time only shortens it: once ``duration`` has
+passed since the last renewal that is known to have worked, the lease counts as lost
+here, and the run stops before its next effect. So a process that was stopped for longer
+than its lease does nothing when it wakes, even before the database refuses it.
 
 One thread renews all leases of an engine with one statement, three times per duration.
 A renewal that fails because the database is away is tried again; the leases run out by

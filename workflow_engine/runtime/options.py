@@ -30,13 +30,13 @@ class RunOptions:
         page_size: journal rows fetched at a time.
         active_patches: ids of `Patch` that generations claimed from now on answer True.
         retired_patches: ids this code no longer asks for, but whose instances it can
-            still run. An instance whose patch set names an id that is in neither is left
-            for code that knows it.
+            still run. An instance whose patch set names an id that is in neither is
+            left for code that knows it.
         max_payload_bytes: the largest input, result, seed or step result, encoded.
         follow: whether `Engine.run` goes on into the next generation.
     """
 
-    snapshot_policy: SnapshotPolicy = Never()
+    snapshot_policy: SnapshotPolicy = attrs.field(factory=Never)
     page_size: int = attrs.field(default=100, validator=_positive)
     active_patches: frozenset[str] = attrs.field(
         default=frozenset(), converter=_patch_ids

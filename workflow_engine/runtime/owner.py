@@ -1,9 +1,9 @@
 """Who holds a lease, in a form that tells whether they are dead.
 
 An owner is ``host:pid:boot:namespace:started:nonce``. On the same machine, boot and PID
-namespace, a process that does not exist, or began at another time, is provably dead, and
-its leases need not run out. Everywhere else only time tells. The facts come from Linux's
-``/proc``; without it, an owner is never provably dead.
+namespace, a process that does not exist, or began at another time, is provably dead,
+and its leases need not run out. Everywhere else only time tells. The facts come from
+Linux's ``/proc``; without it, an owner is never provably dead.
 """
 
 from __future__ import annotations

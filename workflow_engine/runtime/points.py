@@ -26,7 +26,7 @@ class Points:
     """Reached and passed."""
 
     def reach(self, point: Point, subject: str) -> None:
-        """A run is at ``point``; ``subject`` is the step's name or the commit's kind."""
+        """A run is at ``point``; ``subject`` is a step's name or a commit's kind."""
 
 
 NOWHERE = Points()

@@ -26,7 +26,9 @@ class Workflow(Generic[P, R]):
         function: the generator function.
     """
 
-    def __init__(self, function: Callable[P, WorkflowBody[R]], name: str | None) -> None:
+    def __init__(
+        self, function: Callable[P, WorkflowBody[R]], name: str | None
+    ) -> None:
         _check_generator_function(function)
         if name is None:
             name = getattr(function, "__name__", None)
@@ -37,6 +39,11 @@ class Workflow(Generic[P, R]):
         self.__wrapped__ = function
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> WorkflowBody[R]:
+        """Make a body that has not started.
+
+        Raises:
+            NotAWorkflow: the function gave something else.
+        """
         body = self.function(*args, **kwargs)
         if not isinstance(body, Generator):
             raise NotAWorkflow(

@@ -19,7 +19,7 @@ import attrs
 
 from workflow_engine.core.outcome import Cancelled, Completed, Failed, Suspended
 from workflow_engine.core.ports import Batch, Claim
-from workflow_engine.errors import EngineClosed, StoreUnavailable
+from workflow_engine.errors import StoreUnavailable
 from workflow_engine.runtime.endings import (
     Blocked,
     Crashed,
@@ -116,8 +116,8 @@ class Worker:
         """Work until stopped; then finish what is running, within the grace period.
 
         In the main thread, SIGTERM and SIGINT stop the worker: nothing new is claimed,
-        steps that are running end and are recorded, leases are released. A second signal
-        gives up at once. In another thread no handler is installed.
+        steps that are running end and are recorded, leases are released. A second
+        signal gives up at once. In another thread no handler is installed.
         """
         total = PassSummary()
         pause = FIRST_PAUSE
@@ -141,7 +141,7 @@ class Worker:
         return total + self._collect()
 
     def stop(self) -> None:
-        """Ask the worker to stop; returns at once. Safe in signal handlers and threads."""
+        """Ask the worker to stop, and return at once. Safe anywhere."""
         self._stop.set()
         self._settled.set()
 
@@ -215,8 +215,8 @@ class Worker:
     def _shun(self, claim: Claim, unknown: frozenset[str]) -> None:
         key = claim.lease.key
         logger.warning(
-            "workflow %r, instance %r is left for other code: its patches %s are neither "
-            "active nor retired here",
+            "workflow %r, instance %r is left for other code: its patches %s are "
+            "neither active nor retired here",
             key.workflow,
             key.id,
             ", ".join(sorted(unknown)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar, overload
@@ -56,14 +56,12 @@ def place_order(
     definition = equipment.registry.get(key.workflow)
     given = bool(args or kwargs)
     try:
-        text = definition.parameters.encode(
-            equipment.codec, key.workflow, args, kwargs
-        )
+        text = definition.parameters.encode(equipment.codec, key.workflow, args, kwargs)
     except InvalidInput as problem:
         if given:
             raise
         return Order(key, definition, None, given, problem)
-    new = NewInstance(text, uuid.uuid4().hex, check_tags(tags or {}), delay)
+    new = NewInstance(text, secrets.token_hex(16), check_tags(tags or {}), delay)
     return Order(key, definition, new, given)
 
 

@@ -117,7 +117,7 @@ class JournalEntry:
 
 @attrs.frozen
 class Page(Sequence[Description]):
-    """A page of a listing. Pass ``after`` to get the next; None when this is the last."""
+    """A page of a listing. ``after`` leads to the next; None on the last."""
 
     items: tuple[Description, ...]
     after: int | None

@@ -33,7 +33,8 @@ class TestClock:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self._now)
 
     def advance(self, duration: timedelta | float) -> None:
-        """Move it forward by a timedelta or seconds; whoever waited long enough goes on.
+        """Move it forward by a timedelta or seconds; whoever waited long enough goes
+        on.
 
         Raises:
             ValueError: a negative duration.

@@ -35,7 +35,12 @@ class Crashes(Points):
         self._lock = threading.Lock()
 
     def at(
-        self, point: Point, subject: str | None = None, *, nth: int = 1, kill: bool = False
+        self,
+        point: Point,
+        subject: str | None = None,
+        *,
+        nth: int = 1,
+        kill: bool = False,
     ) -> Crashes:
         """Die when ``point`` is reached for the ``nth`` time from now.
 
