@@ -601,6 +601,18 @@ def test_a_recorded_patch_decision_is_not_recorded_again() -> None:
         assert talk.only(Finish) == Finish("true", ())
 
 
+def test_a_patch_decision_survives_a_park_that_did_not_happen() -> None:
+    def body() -> Body:
+        yield Patch("new")
+        yield Await("go")
+
+    decision = Draft(Kind.PATCH, "patch:new", "false")
+    with Conversation(body) as talk:
+        assert talk.only(Park).drafts == (decision,)
+        talk.tail(wake("go"))
+        assert talk.only(Finish).drafts == (decision,)
+
+
 def test_the_first_seed_is_recorded_before_the_body_sees_it() -> None:
     def body() -> Body:
         return (yield restore_seed(7))

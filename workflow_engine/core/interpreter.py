@@ -186,6 +186,8 @@ class Interpreter:
 
     def _appended(self, answer: Appended) -> None:
         commit, self._committing = self._committing, None
+        if isinstance(commit, Park):  # it did not park, and recorded nothing
+            self._desk.records += commit.drafts
         drafts = commit.drafts if isinstance(commit, Append) else ()
         moved_by_others = answer.position - self.position > len(drafts)
         if self._tried is not None:
