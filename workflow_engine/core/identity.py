@@ -18,7 +18,6 @@ CANCELLED = "__workflow_cancelled__"
 FAILED = "__workflow_failed__"
 CONTINUED_AS_NEW = "__workflow_continued_as_new__"
 SEED = "__workflow_seed__"
-PATCH_SET = "__workflow_patches__"
 CANCEL_REQUESTED = "__workflow_cancel_requested__"
 
 PATCH_PREFIX = "patch:"
@@ -80,6 +79,8 @@ def _find_problem(name: str) -> str | None:
         return "it is empty"
     if len(name) > MAX_LENGTH:
         return f"it has {len(name)} characters, at most {MAX_LENGTH} are allowed"
+    if name.isprintable():
+        return None
     for character in name:
         category = unicodedata.category(character)
         if category == "Cc":

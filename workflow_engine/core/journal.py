@@ -14,6 +14,8 @@ from enum import StrEnum
 
 import attrs
 
+from workflow_engine.core import identity
+
 FORMAT = 1
 """Version of the payload layouts below. Readers refuse versions they do not know."""
 
@@ -47,6 +49,14 @@ MARKERS = frozenset(
     {Kind.COMPLETED, Kind.FAILED, Kind.CANCELLED, Kind.CONTINUED_AS_NEW}
 )
 """Kinds that end a generation. The first marker of a generation wins."""
+
+MARKER_NAMES = {
+    Kind.COMPLETED: identity.COMPLETED,
+    Kind.FAILED: identity.FAILED,
+    Kind.CANCELLED: identity.CANCELLED,
+    Kind.CONTINUED_AS_NEW: identity.CONTINUED_AS_NEW,
+}
+"""How markers are shown where others show a step name."""
 
 KNOWN = frozenset(kind.value for kind in Kind)
 

@@ -11,7 +11,7 @@ import attrs
 
 from workflow_engine.core.failure import Reason
 from workflow_engine.core.ids import stream_name
-from workflow_engine.core.journal import Entry
+from workflow_engine.core.journal import MARKER_NAMES, Entry
 from workflow_engine.core.lifecycle import Status
 from workflow_engine.core.ports import Instance
 from workflow_engine.runtime.clock import to_datetime
@@ -100,6 +100,12 @@ class JournalEntry:
     value: Any
     recorded_at: datetime
     entry_id: str
+
+    @property
+    def display_name(self) -> str:
+        """The step name, a marker's own name, or ``#`` and the position."""
+        marker = {str(kind): name for kind, name in MARKER_NAMES.items()}.get(self.kind)
+        return self.step or marker or f"#{self.position}"
 
     @classmethod
     def of(cls, entry: Entry, recorded_at: int, entry_id: str) -> JournalEntry:
