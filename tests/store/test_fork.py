@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
+import subprocess
+import sys
 import threading
 import traceback
 import warnings
@@ -37,6 +40,10 @@ def _in_a_child(action: Callable[[], str | None]) -> str:
         said = pipe.read()
     os.waitpid(child, 0)
     return said
+
+
+def _wait_for(pipe: int) -> None:
+    assert select.select([pipe], [], [], 30)[0], "the child did not come so far"
 
 
 def _add(database: Database, number: int) -> None:
@@ -113,13 +120,50 @@ def test_parent_and_child_respect_each_others_lock_on_a_file(sqlite_url: str) ->
 
         forking = threading.Thread(target=lambda: said.append(_in_a_child(in_child)))
         forking.start()
-        os.read(up[0], 1)
+        _wait_for(up[0])
         with database.write():
             os.write(locked[1], b"x")
             forking.join()
         assert "database is locked" in said[0]
         for end in (*up, *locked):
             os.close(end)
+
+
+def test_nothing_is_lost_when_the_parent_leaves_and_the_child_goes_on(
+    sqlite_url: str,
+) -> None:
+    # The last connection to close a file removes its log. A child that believed in
+    # the locks of its parent would go on writing to the removed one.
+    parent = Database.open(sqlite_url)
+    with parent.write() as connection:
+        connection.execute(text("CREATE TABLE notes (n INTEGER PRIMARY KEY)"))
+    up, left, said = os.pipe(), os.pipe(), []
+
+    def in_child() -> None:
+        _add(parent, 1)
+        os.write(up[1], b"x")
+        os.read(left[0], 1)
+        _add(parent, 3)
+
+    forking = threading.Thread(target=lambda: said.append(_in_a_child(in_child)))
+    forking.start()
+    _wait_for(up[0])
+    parent.close()
+    script = (
+        "import sys; from sqlalchemy import text\n"
+        "from workflow_engine.store.database import Database\n"
+        "with Database.open(sys.argv[1]) as database, database.write() as connection:\n"
+        "    connection.execute(text('INSERT INTO notes VALUES (2)'))\n"
+    )
+    subprocess.run([sys.executable, "-c", script, sqlite_url], check=True)
+    os.write(left[1], b"x")
+    forking.join()
+    assert said == ["fine"]
+    with Database.open(sqlite_url) as database, database.read() as connection:
+        found = connection.execute(text("SELECT n FROM notes ORDER BY n"))
+        assert list(found.scalars()) == [1, 2, 3]
+    for end in (*up, *left):
+        os.close(end)
 
 
 def test_an_engine_of_the_callers_is_refused_in_the_child(notes: str) -> None:
