@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import attrs
+from sqlalchemy import event
 
 from workflow_engine.core.journal import Draft, Entry, Kind
 from workflow_engine.core.ports import Claim, Key, Lease, NewInstance
+from workflow_engine.store.database import Database
 from workflow_engine.store.sql_store import SqlStore
 
 SECOND = 1_000_000
@@ -83,6 +90,30 @@ def history(
     entries = [row[0] for row in store.journal(lease.instance, wanted, 0, 1000)]
     assert [each.position for each in entries] == list(range(1, len(entries) + 1))
     return entries
+
+
+def sql(database: Database, statement: str) -> list[Any]:
+    """Run a statement that names our tables bare, as somebody at a console would."""
+    schema = f"{database.schema}." if database.schema else ""
+    text_ = re.sub(r"\bwf_", f"{schema}wf_", statement)
+    with database.write() as connection:
+        result = connection.exec_driver_sql(text_)
+        return list(result) if result.returns_rows else []
+
+
+@contextmanager
+def statements(database: Database) -> Iterator[list[str]]:
+    """The statements that are executed inside; BEGIN and COMMIT are not among them."""
+    seen: list[str] = []
+
+    def note(*given: Any) -> None:
+        seen.append(given[2])
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    try:
+        yield seen
+    finally:
+        event.remove(database.engine, "before_cursor_execute", note)
 
 
 def kinds(entries: list[Entry]) -> list[str]:

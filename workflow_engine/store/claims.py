@@ -66,7 +66,7 @@ class Claims(Room):
                     return Claim(created.lease(owner), created.instance, created=True)
             claimed = self._leases.claim(work, key, owner, lease, patch_set)
             if claimed is None:
-                found = self._instances.lock(work, key)
+                found = self._instances.lock(work, key, payloads=True)
                 if found is None:
                     return Missing()
                 if found.instance.status.is_ended:
@@ -95,14 +95,14 @@ class Claims(Room):
         exclude: Collection[int] = (),
     ) -> Batch:
         """See `Store.claim_due`."""
-        asked = sorted(set(names))
+        asked, limit = sorted(set(names)), max(limit, 0)
         # A look takes no lock, so that an idle worker stands in nobody's way.
         with self._read() as work:
             found = self._discovery.look(work, asked, limit, exclude)
             others = self._discovery.count_others(work, asked)
-        turn, self._turn = self._turn, self._turn + max(1, limit)
+        turn, self._turn = self._turn, self._turn + limit
         candidates = share_out(found, limit * _WIDER, turn)
-        if not candidates or limit < 1:
+        if not candidates:
             return Batch((), (), others)
         patch_set = write_patches(patches)
         with self._write() as work:

@@ -89,6 +89,7 @@ class Instances:
         values = {
             name: bindparam(name, type_=self._c[name].type) for name in given
         } | self._ledger.paced(
+            new=True,
             status=Status.RUNNING,
             # Without a duration there is no instant either.
             lease_until=now + bindparam("lease_is", type_=BigInteger),
@@ -121,13 +122,20 @@ class Instances:
     def _find_whole(self) -> Select[Any]:
         return self._find.add_columns(self._c.input, self._c.result)
 
-    def lock(self, work: UnitOfWork, key: Key) -> Locked | None:
-        """Lock the row by its key; it comes with payloads."""
-        row = work.run(self._lock, **keyed(key)).one_or_none()
+    def lock(
+        self, work: UnitOfWork, key: Key, *, payloads: bool = False
+    ) -> Locked | None:
+        """Lock the row by its key."""
+        statement = self._lock_whole if payloads else self._lock
+        row = work.run(statement, **keyed(key)).one_or_none()
         return None if row is None else read(row)
 
     @cached_property
     def _lock(self) -> Select[Any]:
+        return self._find.with_for_update()
+
+    @cached_property
+    def _lock_whole(self) -> Select[Any]:
         return self._find_whole.with_for_update()
 
     def lock_by_id(self, work: UnitOfWork, instance: int) -> Locked | None:
@@ -236,13 +244,13 @@ class Instances:
         )
         return self._changing(1, **changes)
 
-    def touch(self, work: UnitOfWork, row: Locked) -> Locked:
-        """Say that something about it changed."""
-        return self._change(work, self._touch, row)
+    def fence(self, work: UnitOfWork, row: Locked) -> Locked:
+        """Shut out whoever has read the journal under an earlier lease."""
+        return self._change(work, self._fence, row)
 
     @cached_property
-    def _touch(self) -> Update:
-        return self._changing(0)
+    def _fence(self) -> Update:
+        return self._changing(0, epoch=self._c.epoch + 1)
 
     def _changing(self, count: int, **changes: Any) -> Update:
         c = self._c

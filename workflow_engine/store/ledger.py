@@ -120,13 +120,16 @@ class Ledger:
             **changes,
         )
 
-    def paced(self, **changes: Any) -> dict[str, Any]:
+    def paced(self, *, new: bool = False, **changes: Any) -> dict[str, Any]:
         """Add to ``changes`` when a worker may claim the instance after them.
 
         Never, when it has ended, or waits for nothing that has a time. Else when the
         last of these is over: its lease, the pause after a crash and, when suspended,
-        the time it waits for.
+        the time it waits for. If it has none of them: at once, and without losing its
+        place among those that wait. A ``new`` row has no such place.
         """
+        before = self.now if new else self.c.runnable_at
+        changes = {"runnable_at": before, **changes}
         status = changes.get("status", self.c.status)
         awake = self._last_of(changes, "lease_until", "next_attempt_at")
         asleep = self._sleep(changes)
@@ -150,10 +153,12 @@ class Ledger:
     def _last_of(self, changes: Mapping[str, Any], *names: str) -> ColumnElement[Any]:
         instants = [changes.get(name, self.c[name]) for name in names]
         due = [func.coalesce(each, _ZERO) for each in instants if each is not None]
+        before = changes["runnable_at"]
+        at_once = case((before < self.now, before), else_=self.now)
         if not due:
-            return self.now
+            return at_once
         last = due[0] if len(due) == 1 else self._greatest(*due)
-        return func.coalesce(func.nullif(last, _ZERO), self.now)
+        return func.coalesce(func.nullif(last, _ZERO), at_once)
 
 
 def held(lease: Lease) -> dict[str, Any]:

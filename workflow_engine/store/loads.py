@@ -76,13 +76,14 @@ def extend(prefix: Prefix, rows: Iterable[Entry], position: int) -> Prefix | Non
     """
     entries = list(prefix.entries)
     superseded = dict(prefix.superseded)
-    last = prefix.position
+    last, in_order = prefix.position, True
     for entry in rows:
         last += 1
-        if entry.position != last:
-            return None
+        in_order = in_order and entry.position == last
         if entry.name is not None and not entry.live:
             superseded[entry.name] = superseded.get(entry.name, 0) + 1
         if entry.live or not entry.is_known:
             entries.append(entry)
-    return Prefix(tuple(entries), last, superseded) if last >= position else None
+    if not in_order or last < position:
+        return None
+    return Prefix(tuple(entries), last, superseded)

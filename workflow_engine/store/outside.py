@@ -176,7 +176,7 @@ class Outside(Protocol):
                 return row.instance
             self._journal.supersede(work, row.stream, [position])
             self._snapshots.drop(work, row.stream)
-            self._instances.touch(work, row)
+            self._instances.fence(work, row)
             return Done()
 
 
