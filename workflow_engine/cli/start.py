@@ -1,0 +1,63 @@
+"""``workflow-engine start``: record an instance, for a worker to run."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+import click
+
+from workflow_engine.cli.arguments import call_options, read_arguments
+from workflow_engine.cli.options import Where, json_option, split_pairs, where_options
+from workflow_engine.cli.output import describe_instance, print_json, quiet_output
+from workflow_engine.cli.targets import load_target
+from workflow_engine.cli.words import database_now, standing
+
+
+@click.command()
+@call_options
+@click.option(
+    "--tag",
+    "tags",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A short text to find the instance by. May be repeated.",
+)
+@click.option(
+    "--delay",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    help="Seconds that workers leave it alone.",
+)
+@where_options
+@json_option
+def start(
+    target: str,
+    id: str,
+    arguments: tuple[str, ...],
+    named: tuple[str, ...],
+    file: TextIO | None,
+    tags: tuple[str, ...],
+    delay: float,
+    where: Where,
+    as_json: bool,
+) -> None:
+    """Record an instance without running it; a worker will.
+
+    TARGET and ARGS are as in run. An instance that exists is left as it is; other
+    arguments than it was started with are an error.
+    """
+    with quiet_output(as_json):
+        found = load_target(target)
+        workflow = found.get_workflow()
+        args, kwargs = read_arguments(workflow, arguments, named, file)
+    texts = split_pairs(tags, "NAME")
+    with where.engine(found.all, may_create=True) as engine:
+        starting = engine.starting(tags=texts, delay=delay)
+        starting.start(workflow, id, *args, **kwargs)
+        instance = engine.describe(workflow, id)
+    if as_json:
+        print_json(describe_instance(instance))
+    else:
+        stands = standing(instance, database_now(where))
+        click.echo(f"{workflow.name} {id} is recorded: {stands}")
