@@ -15,7 +15,7 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.engine import URL
@@ -28,7 +28,10 @@ from workflow_engine.store.connect import ConnectOptions
 from workflow_engine.store.tables import Tables, tables_for
 from workflow_engine.store.trouble import diagnose, is_unavailable
 
-__all__ = ["DEFAULT_SCHEMA", "ConnectOptions", "Database", "is_unavailable"]
+__all__ = ["DEFAULT_SCHEMA", "ConnectOptions", "Database", "Source", "is_unavailable"]
+
+Source: TypeAlias = str | URL | Engine
+"""What says which database is meant: a URL, or an engine that stays the caller's."""
 
 DEFAULT_SCHEMA = "workflow_engine"
 """Where the tables live on PostgreSQL when nothing else is said."""
@@ -88,7 +91,7 @@ class Database:
     @classmethod
     def open(
         cls,
-        url_or_engine: str | URL | Engine,
+        url_or_engine: Source,
         *,
         schema: str | None = None,
         options: ConnectOptions | None = None,
