@@ -273,6 +273,9 @@ class WorkflowFailed(RequestError):
     workflow: str
     id: str
     reason: str
+    type: str
+    message: str
+    remote_traceback: str
 
 
 class WorkflowCancelled(RequestError):
@@ -311,28 +314,36 @@ class WaitsForItself(RequestError):
 
 
 class StepFailed(WorkflowError):
-    """step {step!r} failed: {type_name}{colon}{message}
+    """step {step!r} failed: {type}: {message}
 
     Thrown into the body at the yield. It is always built from the journal's record, so
     the first run and every replay see the same text.
+
+    Attributes:
+        type: the name of the class that the step raised.
+        message: the text of the exception, which may be empty.
+        remote_traceback: the traceback as text, as it was when the step raised.
     """
 
     step: str
-    type_name: str
+    type: str
     message: str
     remote_traceback: str
 
     def __init__(
-        self, *, step: str, type_name: str, message: str, remote_traceback: str = ""
+        self, *, step: str, type: str, message: str, remote_traceback: str = ""
     ) -> None:
         super().__init__(
-            step=step,
-            type_name=type_name,
-            message=message,
-            remote_traceback=remote_traceback,
-            colon=": " if message else "",
+            step=step, type=type, message=message, remote_traceback=remote_traceback
         )
-        del self.facts["colon"]
+
+    def _sentence(self) -> str:
+        return super()._sentence().removesuffix(": ")
+
+    @property
+    def type_name(self) -> str:
+        """The same as ``type``, for code in which that name would hide the builtin."""
+        return self.type
 
 
 class CancelRequested(BaseException):

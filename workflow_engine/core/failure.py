@@ -87,7 +87,7 @@ def rebuild(payload: str, name: str, command: Command[Any]) -> BaseException:
                 return error
     return StepFailed(
         step=name,
-        type_name=record["type"],
+        type=record["type"],
         message=record["message"],
         remote_traceback=record["traceback"],
     )

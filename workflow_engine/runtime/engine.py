@@ -76,8 +76,8 @@ class Engine(Outside):
     checked. The database is touched at the first use, or on entering the context.
 
     Args:
-        url: a database URL, or an SQLAlchemy engine, which stays the caller's: no other
-            is made, and its pool is never disposed of.
+        url_or_sqlalchemy_engine: a database URL, or an SQLAlchemy engine, which stays
+            the caller's: no other is made, and its pool is never disposed of.
         workflows: what this engine can run. There is no global registry.
         options: how runs behave.
         schema: PostgreSQL schema of the tables; ``workflow_engine`` by default.
@@ -92,7 +92,7 @@ class Engine(Outside):
 
     def __init__(
         self,
-        url: str | sqlalchemy.Engine | sqlalchemy.URL,
+        url_or_sqlalchemy_engine: str | sqlalchemy.Engine | sqlalchemy.URL,
         *,
         workflows: Iterable[Workflow[..., Any]] = (),
         options: RunOptions | None = None,
@@ -106,7 +106,7 @@ class Engine(Outside):
         self._clock = clock or SystemClock()
         self._observer = observer
         self._points = points
-        self._database = Database.open(url, schema=schema)
+        self._database = Database.open(url_or_sqlalchemy_engine, schema=schema)
         self._equipment: Equipment | None = None
         self._pid = 0
         self._lock = threading.Lock()

@@ -93,7 +93,7 @@ class Handle(Generic[R]):
                 workflow=self.workflow,
                 id=self.id,
                 reason=reason.reason,
-                type_name=reason.type,
+                type=reason.type,
                 message=reason.message,
                 remote_traceback=reason.traceback,
             )
