@@ -11,8 +11,9 @@
     │   ├── InvalidName             (ValueError) a name or id that cannot be one
     │   ├── DuplicateStepName       one name for two pieces of work
     │   ├── NameKindMismatch        a step finds a wake under its name, or the reverse
-    │   ├── UnresolvedAnnotation    (TypeError) a type that does not exist at run time
-    │   ├── UnsupportedType         (TypeError) a declared type the codec cannot carry
+    │   ├── DeclarationError        (TypeError) a declaration that is of no use
+    │   │   ├── UnresolvedAnnotation    a type that does not exist at run time
+    │   │   └── UnsupportedType         a declared type the codec cannot carry
     │   ├── InvalidInput            (TypeError) arguments that do not fit the signature
     │   ├── JournalEncodeError      (ValueError) a value that cannot be recorded
     │   ├── IllegalRotation         ContinueAsNew where it cannot work
@@ -54,7 +55,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 import attrs
 
@@ -153,16 +154,34 @@ class NameKindMismatch(AuthorError):
     found: str
 
 
-class UnresolvedAnnotation(AuthorError, TypeError):
-    """the annotations of {function} cannot be resolved: {problem}; import the names at
-    run time, not under TYPE_CHECKING, or declare the result with .returns(...)"""
+class DeclarationError(AuthorError, TypeError):
+    """what a function declares is of no use
+
+    ``place`` says where it was met, once that is known: ``"workflow 'w', step 's': "``.
+    """
+
+    place: str
+
+    def __init__(self, *, place: str = "", **facts: Any) -> None:
+        super().__init__(place=place, **facts)
+
+    def placed(self, workflow: str, where: str) -> Self:
+        """A copy that says where it was met, unless it says so already."""
+        place = self.place or f"workflow {workflow!r}, {where}: "
+        return type(self)(**{**self.facts, "place": place})
+
+
+class UnresolvedAnnotation(DeclarationError):
+    """{place}the annotations of {function} cannot be resolved: {problem}; import the
+    names at run time, not under TYPE_CHECKING, or declare the result with
+    .returns(...)"""
 
     function: str
     problem: str
 
 
-class UnsupportedType(AuthorError, TypeError):
-    """{type} cannot be stored{path}: {problem}; {advice}"""
+class UnsupportedType(DeclarationError):
+    """{place}{type} cannot be stored{path}: {problem}; {advice}"""
 
     type: str
     path: str

@@ -8,6 +8,7 @@ entries can be delivered, lowest position first. One performer a command type, i
 from __future__ import annotations
 
 import heapq
+import inspect
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, TypeAlias
 
@@ -25,8 +26,10 @@ from workflow_engine.core.outcome import Answer, Returned, Thrown
 from workflow_engine.errors import (
     AuthorError,
     CancelRequested,
+    DeclarationError,
     DuplicateStepName,
     EmptyCompound,
+    ForgottenYieldFrom,
     IgnoredCancellation,
     IllegalRotation,
     JournalEncodeError,
@@ -59,9 +62,12 @@ class Context:
         Raises:
             JournalEncodeError: it cannot be carried; names the workflow, ``where`` in
                 it, the path in the value and the type.
+            UnsupportedType, UnresolvedAnnotation: nothing of that type can be.
         """
         try:
             return self.codec.encode(value, type_)
+        except DeclarationError as error:
+            raise error.placed(self.workflow, where) from None
         except ValueProblem as problem:
             raise JournalEncodeError(
                 workflow=self.workflow,
@@ -228,7 +234,7 @@ class Desk:
                 first=f"at {first}",
                 second=f"at {where}",
             )
-        self.context.codec.check(step.result_type)
+        self._check(step, f"step {step.name!r}")
         self._used[step.name] = ("a step", where)
         if step.name not in self._recorded:
             self.unsent[step.name] = step
@@ -240,9 +246,22 @@ class Desk:
         kind, _ = self._used.setdefault(wait.name, ("a wait", whereabouts(branch.body)))
         if kind != "a wait":
             raise self._mismatch(wait.name, wait, kind)
-        self.context.codec.check(wait.returns)
+        self._check(wait, f"await {wait.name!r}")
         self._wait(branch, wait.name)
         return None
+
+    def _check(self, command: Step[Any] | Await[Any], where: str) -> None:
+        """See before anything happens that its value can be recorded."""
+        if isinstance(command, Step) and inspect.isgeneratorfunction(command.function):
+            raise ForgottenYieldFrom(
+                workflow=self.context.workflow,
+                where=where,
+                found=command.function.__name__,
+            )
+        try:
+            self.context.codec.check(_type_of(command))
+        except DeclarationError as error:
+            raise error.placed(self.context.workflow, where) from None
 
     def _cancel_again(self, branch: Branch) -> Answer | None:
         assert branch.cancellation is not None
@@ -314,7 +333,7 @@ class Desk:
     def _not_a_command(self, found: object) -> NotACommand:
         advice = "yield Step(...), Await(...) or another command of workflow_engine"
         if isinstance(found, Generator):
-            name = getattr(found, "__qualname__", "helper")
+            name = getattr(found, "__name__", "helper")
             advice = f"use `yield from {name}(...)` to run a part of the body"
         return NotACommand(
             workflow=self.context.workflow,

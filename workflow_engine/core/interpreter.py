@@ -424,7 +424,7 @@ class Interpreter:
             raise ForgottenYieldFrom(
                 workflow=self._context.workflow,
                 where="its result",
-                found=value.__qualname__,
+                found=value.__name__,
             )
         context = self._context
         return context.encode(value, context.result_type, "its result")

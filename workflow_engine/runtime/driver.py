@@ -42,6 +42,7 @@ from workflow_engine.runtime.lease import HeldLease
 from workflow_engine.runtime.performing import perform
 from workflow_engine.runtime.points import ProcessDied
 from workflow_engine.runtime.registry import Workflow
+from workflow_engine.runtime.starting import check_declarations
 from workflow_engine.telemetry.events import (
     RunEnded,
     RunStarted,
@@ -153,8 +154,7 @@ class Driver:
 
     def _prepare(self) -> WorkflowBody[Any]:
         codec = self._equipment.codec
-        result_type = self._workflow.result_type
-        codec.check(result_type)
+        check_declarations(codec, self._workflow)
         try:
             args, kwargs = self._workflow.parameters.decode(
                 codec, self._instance.input or "{}"
@@ -168,6 +168,7 @@ class Driver:
                 problem=problem.problem,
             ) from None
         patches = self._instance.patches or frozenset()
+        result_type = self._workflow.result_type
         self._context = Context(*self._names, codec, result_type, patches)
         return self._workflow(*args, **kwargs)
 

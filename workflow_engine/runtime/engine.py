@@ -48,6 +48,7 @@ from workflow_engine.runtime.resume import Worker, WorkerOptions
 from workflow_engine.runtime.starting import (
     Order,
     Starting,
+    check_declarations,
     place_order,
     refuse_conflict,
 )
@@ -320,6 +321,8 @@ class Engine(Outside):
 
         Raises:
             ValueError: a count below 1, or a duration that is none.
+            UnresolvedAnnotation, UnsupportedType: a workflow declares types that are of
+                no use; better to know now than from every instance.
         """
         counts = {
             "concurrency": concurrency,
@@ -339,7 +342,10 @@ class Engine(Outside):
         )
         if options.lease < 1:
             raise ValueError("lease must be longer than nothing")
-        return Worker(self._equip(), options)
+        equipment = self._equip()
+        for definition in equipment.registry:
+            check_declarations(equipment.codec, definition)
+        return Worker(equipment, options)
 
     def _run_generation(self, equipment: Equipment, order: Order) -> Ending[Any]:
         since = equipment.clock.monotonic()

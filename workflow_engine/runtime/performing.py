@@ -31,7 +31,7 @@ def perform(step: Step[Any], current: CurrentStep, context: Context) -> Outcome:
             raise ForgottenYieldFrom(
                 workflow=context.workflow,
                 where=f"step {step.name!r}",
-                found=result.__qualname__,
+                found=result.__name__,
             )
         where = f"step {step.name!r}"
         return Value(context.encode(result, step.result_type, where))

@@ -9,9 +9,10 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 import attrs
 
+from workflow_engine.core.codec import Codec
 from workflow_engine.core.identity import check_name
 from workflow_engine.core.ports import Instance, Key, NewInstance
-from workflow_engine.errors import InputConflict, InvalidInput
+from workflow_engine.errors import DeclarationError, InputConflict, InvalidInput
 from workflow_engine.runtime.clock import microseconds
 from workflow_engine.runtime.equipment import Equipment
 from workflow_engine.runtime.handle import Handle
@@ -51,18 +52,38 @@ def place_order(
 
     Raises:
         UnknownWorkflow, InvalidName, InvalidInput: nothing is recorded.
+        UnresolvedAnnotation, UnsupportedType: likewise; the workflow declares types
+            that are of no use.
     """
     key = key_of(workflow, id)
     definition = equipment.registry.get(key.workflow)
+    check_declarations(equipment.codec, definition)
     given = bool(args or kwargs)
     try:
         text = definition.parameters.encode(equipment.codec, key.workflow, args, kwargs)
+    except DeclarationError as error:
+        raise error.placed(key.workflow, "its arguments") from None
     except InvalidInput as problem:
         if given:
             raise
         return Order(key, definition, None, given, problem)
     new = NewInstance(text, secrets.token_hex(16), check_tags(tags or {}), delay)
     return Order(key, definition, new, given)
+
+
+def check_declarations(codec: Codec, workflow: Workflow[..., Any]) -> None:
+    """See that what a workflow declares exists, and that its result can be recorded.
+
+    Raises:
+        UnresolvedAnnotation, UnsupportedType: it does not, or it cannot.
+    """
+    where = "its parameters"
+    try:
+        _ = workflow.parameters
+        where = "its result"
+        codec.check(workflow.result_type)
+    except DeclarationError as error:
+        raise error.placed(workflow.name, where) from None
 
 
 def refuse_conflict(equipment: Equipment, order: Order, instance: Instance) -> None:
