@@ -136,6 +136,23 @@ def test_isolation_is_what_we_say_whatever_the_role_prefers(
 
 
 @pytest.mark.postgres
+def test_a_swallowed_failure_is_not_taken_for_a_commit(blank_postgres_url: str) -> None:
+    def swallow(database: Database) -> None:
+        with database.write() as connection:
+            connection.execute(text("INSERT INTO notes (n) VALUES (2)"))
+            with contextlib.suppress(IntegrityError):
+                connection.execute(text("INSERT INTO notes (n) VALUES (1)"))
+
+    with Database.open(blank_postgres_url) as database:
+        with database.write() as connection:
+            connection.execute(text("CREATE TABLE notes (n INTEGER PRIMARY KEY)"))
+        _add(database, 1)
+        with pytest.raises(RuntimeError, match="swallowed"):
+            swallow(database)
+        assert _all(database) == [1]
+
+
+@pytest.mark.postgres
 def test_nothing_is_left_behind_in_a_session(blank_postgres_url: str) -> None:
     # But for what the transaction that asks was told in its own BEGIN.
     settings = text(

@@ -36,6 +36,8 @@ Source: TypeAlias = str | URL | Engine
 DEFAULT_SCHEMA = "workflow_engine"
 """Where the tables live on PostgreSQL when nothing else is said."""
 
+_IN_ERROR = 3  # PQTRANS_INERROR of libpq
+
 _BEGIN = {
     # (dialect, writing): SQLite takes the write lock at once, since a transaction that
     # starts by reading cannot wait for it. PostgreSQL is told the isolation level in
@@ -139,6 +141,7 @@ class Database:
             try:
                 yield connection
                 committing = True
+                self._see_that_nothing_failed(connection)
                 connection.commit()
             except BaseException as error:
                 self._abandon(connection, error, committing=committing)
@@ -222,6 +225,14 @@ class Database:
         if not self._file.is_current():
             problem = f"{self._file.path} was deleted or replaced while in use"
             raise errors.StoreRefused(problem=problem)
+
+    def _see_that_nothing_failed(self, connection: Connection) -> None:
+        # PostgreSQL answers the COMMIT of a failed transaction with a rollback and
+        # without an error: whoever swallowed the failure would believe in a commit.
+        if self.dialect == "postgresql":
+            status = _raw(connection).info.transaction_status
+            if status == _IN_ERROR:
+                raise RuntimeError("a statement failed and its error was swallowed")
 
     def _abandon(
         self, connection: Connection, error: BaseException, *, committing: bool
