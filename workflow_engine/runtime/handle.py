@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
@@ -55,7 +57,7 @@ class Handle(Generic[R]):
         Raises:
             InstanceNotFound: it was collected, or never started.
         """
-        return self._row(payloads=False).status
+        return self._row(payloads=False, give_up=lambda: True).status
 
     def result(self, timeout: timedelta | float | None = None) -> R:
         """Wait until the instance has ended; its result.
@@ -74,16 +76,19 @@ class Handle(Generic[R]):
         clock = self._equipment.clock
         limit = None if timeout is None else microseconds(timeout, "timeout") / 1e6
         began, pause, never = clock.monotonic(), FIRST_LOOK, threading.Event()
+
+        def left() -> float:
+            return math.inf if limit is None else limit - (clock.monotonic() - began)
+
         while True:
-            row = self._row(payloads=True)
+            row = self._row(payloads=True, give_up=lambda: left() <= 0)
             if row.status.is_ended:
                 return self._unwrap(row)
-            left = None if limit is None else limit - (clock.monotonic() - began)
-            if left is not None and left <= 0:
+            if left() <= 0:
                 raise ResultTimeout(
                     workflow=self.workflow, id=self.id, status=row.status, seconds=limit
                 )
-            clock.wait(never, pause if left is None else min(pause, left))
+            clock.wait(never, min(pause, left()))
             pause = min(1.5 * pause, LONGEST_LOOK)
 
     def _unwrap(self, row: Instance) -> R:
@@ -104,13 +109,13 @@ class Handle(Generic[R]):
             return codec.decode(row.result or "null")  # type: ignore[no-any-return]
         return decode_result(row.result, self._definition, codec)  # type: ignore[return-value]
 
-    def _row(self, payloads: bool) -> Instance:
+    def _row(self, *, payloads: bool, give_up: Callable[[], bool]) -> Instance:
         equipment = self._equipment
         row, _ = persist(
             lambda: equipment.store.find(self._key, payloads),
             f"looking at {self.workflow!r}, {self.id!r}",
             equipment.clock,
-            give_up=lambda: not payloads,
+            give_up,
         )
         if row is None:
             raise InstanceNotFound(workflow=self.workflow, id=self.id)

@@ -61,7 +61,7 @@ class WorkerOptions:
 
 
 class Worker:
-    """Runs instances until it is stopped. Made by `Engine.worker`."""
+    """Runs instances until it is stopped, for good. Made by `Engine.worker`."""
 
     def __init__(self, equipment: Equipment, options: WorkerOptions) -> None:
         self._equipment = equipment
@@ -223,8 +223,11 @@ class Worker:
         )
         until = self._equipment.clock.monotonic() + self._options.shun / 1e6
         self._shunned[claim.lease.instance] = until
-        self._equipment.store.release(claim.lease)
         self._done.put(PassSummary(unknown_name=1))
+        try:
+            self._equipment.store.release(claim.lease)
+        except StoreUnavailable as error:  # the lease runs out by itself
+            logger.warning("%r, %r was not released: %s", key.workflow, key.id, error)
 
     def _begin(self, claim: Claim) -> None:
         thread = threading.Thread(
