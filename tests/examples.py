@@ -16,11 +16,16 @@ EXAMPLES = ROOT / "examples"
 
 def load(name: str) -> ModuleType:
     """Import an example anew."""
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    return load_file(EXAMPLES / f"{name}.py")
+
+
+def load_file(path: Path) -> ModuleType:
+    """Import a file anew, wherever it is."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # where annotations are looked up
+    sys.modules[path.stem] = module  # where annotations are looked up
     spec.loader.exec_module(module)
     return module
 
