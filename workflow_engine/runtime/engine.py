@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
+from typing import Any, ParamSpec, Self, TypeVar, overload
 
 import attrs
 
@@ -53,12 +53,9 @@ from workflow_engine.runtime.starting import (
     refuse_conflict,
 )
 from workflow_engine.store import schema as schemas
-from workflow_engine.store.database import Database
+from workflow_engine.store.database import Database, Source
 from workflow_engine.store.sql_store import SqlStore
 from workflow_engine.telemetry.events import Observer
-
-if TYPE_CHECKING:
-    import sqlalchemy
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -93,7 +90,7 @@ class Engine(Outside):
 
     def __init__(
         self,
-        url_or_sqlalchemy_engine: str | sqlalchemy.Engine | sqlalchemy.URL,
+        url_or_sqlalchemy_engine: Source,
         *,
         workflows: Iterable[Workflow[..., Any]] = (),
         options: RunOptions | None = None,
