@@ -152,6 +152,9 @@ STAGES: dict[str, Callable[[Stage], None]] = {
 
 def main(names: list[str]) -> int:
     """Run the named stages, or all; print the seconds each took."""
+    if unknown := set(names) - set(STAGES):
+        print(f"no stage {', '.join(unknown)}; there are {', '.join(STAGES)}")
+        return 2
     rows: list[str] = []
     failed = False
     for name in names or STAGES:
