@@ -9,6 +9,7 @@
     │   ├── NotACommand             (TypeError) a body yielded something else
     │   ├── ForgottenYieldFrom      (TypeError) a generator where a value belongs
     │   ├── InvalidName             (ValueError) a name or id that cannot be one
+    │   ├── InvalidDuration         (ValueError) NaN, negative, endless, naive
     │   ├── DuplicateStepName       one name for two pieces of work
     │   ├── NameKindMismatch        a step finds a wake under its name, or the reverse
     │   ├── DeclarationError        (TypeError) a declaration that is of no use
@@ -131,6 +132,14 @@ class InvalidName(AuthorError, ValueError):
 
     name: str
     what: str
+    problem: str
+
+
+class InvalidDuration(AuthorError, ValueError):
+    """{what} cannot be {found}: {problem}"""
+
+    what: str
+    found: str
     problem: str
 
 

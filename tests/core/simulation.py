@@ -232,7 +232,7 @@ class World:
             return requests.Moved()
         return self.append(request.drafts, known)
 
-    def _arm(self, _: requests.Arm, known: int) -> requests.Answer:
+    def _arm(self, _: requests.ArmWaits, known: int) -> requests.Answer:
         return self.tail(known)
 
     def _park(self, request: requests.Park, known: int) -> requests.Answer | None:
@@ -260,7 +260,7 @@ class World:
 
 COMMITS: dict[type, Callable[..., requests.Answer | None]] = {
     requests.Append: World._append,
-    requests.Arm: World._arm,
+    requests.ArmWaits: World._arm,
     requests.Park: World._park,
     requests.Finish: World._finish,
     requests.Crash: World._crash,

@@ -27,8 +27,8 @@ from workflow_engine.core.requests import (
     Abandon,
     Append,
     Appended,
-    Arm,
     ArmFailed,
+    ArmWaits,
     Block,
     Crash,
     Finish,
@@ -36,6 +36,7 @@ from workflow_engine.core.requests import (
     Park,
     Perform,
     Rotate,
+    Wait,
 )
 from workflow_engine.errors import (
     CancelRequested,
@@ -112,7 +113,7 @@ def test_a_miss_parks_on_condition_that_the_journal_has_not_moved() -> None:
         return (yield Await("go"))
 
     with Conversation(body, ok("other")) as talk:
-        assert talk.only(Park) == Park((Await("go"),), (), 1)
+        assert talk.only(Park) == Park((Wait("go"),), (), 1)
         talk.tail(wake("go", 3))
         assert talk.only(Finish).result == "3"
 
@@ -194,11 +195,11 @@ def test_waits_are_armed_at_once_while_steps_are_in_flight() -> None:
 
     with Conversation(body) as talk:
         assert talk.names(Perform) == ["a"]
-        assert talk.asked[-1] == Arm((Await("go"),))
+        assert talk.asked[-1] == ArmWaits((Wait("go"),))
         talk.tail()
         talk.perform("a")
         talk.append()
-        assert talk.only(Park).waits == (Await("go"),)
+        assert talk.only(Park).waits == (Wait("go"),)
 
 
 # --- failures ---
@@ -455,7 +456,7 @@ def test_a_step_of_a_loser_is_abandoned_and_its_late_outcome_is_recorded() -> No
         talk.perform("fast")
         talk.append()
         assert Abandon("slow") in talk.asked
-        assert Arm((Await("go"),)) in talk.asked
+        assert ArmWaits((Wait("go"),)) in talk.asked
         talk.tail()
         talk.perform("slow", 9)
         assert talk.only(Append).drafts == (ok("slow", 9),)

@@ -19,7 +19,7 @@ def database_now(where: Where) -> datetime:
     """The time by the database's clock, which all its instants follow."""
     from sqlalchemy import select
 
-    from workflow_engine.runtime.clock import to_datetime
+    from workflow_engine.core.durations import to_datetime
     from workflow_engine.store.now import now_in
 
     with where.database() as database, database.read() as connection:

@@ -33,13 +33,18 @@ class Branch:
     """A generator being driven.
 
     ``waits_for`` is the command whose answer it needs, or the compound it opened; None
-    while it runs, before it starts and after it ended.
+    while it runs, before it starts and after it ended. ``name`` is the journal name
+    under which the answer will come. ``path`` tells it from all other branches, and is
+    empty for the root: ``1.0/`` is the first branch of the root's second compound.
     """
 
     body: Generator[Any, Any, Any]
     compound: Compound | None = None
     index: int = 0
     waits_for: Command[Any] | Compound | None = None
+    name: str = ""
+    path: str = ""
+    opened: int = 0
     cancellation: Cancellation | None = None
     ended: bool = False
 
@@ -90,9 +95,15 @@ def open_compound(command: AllOf | AnyOf, parent: Branch) -> Compound:
     """A compound with its branches, none of them started."""
     compound = Compound(command, parent)
     for index, member in enumerate(command.members):
-        compound.branches.append(
-            Branch(_body_of(member), compound, index, cancellation=parent.cancellation)
+        branch = Branch(
+            _body_of(member),
+            compound,
+            index,
+            path=f"{parent.path}{parent.opened}.{index}/",
+            cancellation=parent.cancellation,
         )
+        compound.branches.append(branch)
+    parent.opened += 1
     compound.live = len(compound.branches)
     return compound
 

@@ -231,6 +231,26 @@ class Await(Command[T_co]):
 
 
 @attrs.frozen
+class StartTimer:
+    """How a sleep is armed: due ``delay`` microseconds after it is first recorded, or at
+    ``due``, microseconds since 1970-01-01 UTC. A timer once started never moves."""
+
+    delay: int = 0
+    due: int | None = None
+
+
+@attrs.frozen
+class Sleep(Command[None]):
+    """A wait for the time; made by `sleep` and `sleep_until`.
+
+    ``name`` is what the author wrote; without one it is numbered within its branch.
+    """
+
+    name: str | None
+    timer: StartTimer
+
+
+@attrs.frozen
 class Patch(Command[bool]):
     """Whether this generation runs the new side of a change: True or False for ever.
 

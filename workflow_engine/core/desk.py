@@ -17,12 +17,13 @@ import attrs
 from workflow_engine.core import commands
 from workflow_engine.core.branches import MAX_CANCEL_THROWS, Branch, whereabouts
 from workflow_engine.core.codec import Codec
-from workflow_engine.core.commands import Await, Chosen, Command, Step
+from workflow_engine.core.commands import Await, Chosen, Command, Sleep, Step
 from workflow_engine.core.failure import rebuild
-from workflow_engine.core.identity import PATCH_PREFIX
+from workflow_engine.core.identity import PATCH_PREFIX, SLEEP_PREFIX
 from workflow_engine.core.inference import infer_type
 from workflow_engine.core.journal import STEP_KINDS, WAKE_KINDS, Draft, Entry, Kind
 from workflow_engine.core.outcome import Answer, Returned, Thrown
+from workflow_engine.core.requests import Arm, Wait
 from workflow_engine.errors import (
     AuthorError,
     CancelRequested,
@@ -38,6 +39,10 @@ from workflow_engine.errors import (
     StepDecodeError,
     ValueProblem,
 )
+
+
+WAITS = (Await, Sleep)
+"""Commands that are answered from outside."""
 
 
 @attrs.frozen
@@ -133,12 +138,12 @@ class Desk:
 
     def withdraw(self, branch: Branch, command: Any) -> None:
         """The branch no longer waits for the command."""
-        branches = self._waiting.get(command.name, [])
+        branches = self._waiting.get(branch.name, [])
         if branch in branches:
             branches.remove(branch)
         if branches:
             return
-        self._waiting.pop(command.name, None)
+        self._waiting.pop(branch.name, None)
         if isinstance(command, Step) and self.unsent.pop(command.name, None) is None:
             self.abandoned.append(command.name)
 
@@ -169,10 +174,14 @@ class Desk:
         """Whether a branch waits for this name."""
         return name in self._waiting
 
-    def awaits(self) -> tuple[Await[Any], ...]:
+    def waits(self) -> tuple[Wait, ...]:
         """The waits that are outstanding, in the order they were reached."""
-        first = (branches[0].waits_for for branches in self._waiting.values())
-        return tuple(command for command in first if isinstance(command, Await))
+        first = (branches[0] for branches in self._waiting.values())
+        return tuple(
+            Wait(branch.name, _arm_of(branch.waits_for))
+            for branch in first
+            if isinstance(branch.waits_for, WAITS)
+        )
 
     @property
     def outstanding(self) -> tuple[str, ...]:
@@ -200,7 +209,7 @@ class Desk:
             StepDecodeError: the recorded value does not fit the declared type.
         """
         name, payload = entry.name or "", entry.payload or "null"
-        kinds = WAKE_KINDS if isinstance(command, Await) else STEP_KINDS
+        kinds = WAKE_KINDS if isinstance(command, WAITS) else STEP_KINDS
         if entry.kind not in kinds:
             return Thrown(self._mismatch(name, command, f"a {entry.kind}"))
         if entry.kind in WAKE_KINDS:
@@ -239,6 +248,28 @@ class Desk:
         if step.name not in self._recorded:
             self.unsent[step.name] = step
         self._wait(branch, step.name)
+
+    def _sleep(self, branch: Branch, sleep: Sleep) -> Answer | None:
+        if branch.cancellation is not None:
+            return self._cancel_again(branch)
+        name = sleep.name
+        if name is None:  # numbered where it stands; names are for what may move
+            scope = f"{SLEEP_PREFIX}{branch.path}"
+            name = f"{branch.path}{self._count(scope)}"
+        self._use_once(SLEEP_PREFIX + name, branch)
+        self._wait(branch, SLEEP_PREFIX + name)
+        return None
+
+    def _use_once(self, name: str, branch: Branch) -> None:
+        where = whereabouts(branch.body)
+        if name in self._used:
+            raise DuplicateStepName(
+                workflow=self.context.workflow,
+                step=name,
+                first=f"at {self._used[name][1]}",
+                second=f"at {where}",
+            )
+        self._used[name] = ("a wait", where)
 
     def _await(self, branch: Branch, wait: Await[Any]) -> Answer | None:
         if branch.cancellation is not None:
@@ -282,6 +313,7 @@ class Desk:
         self._wait(branch, chosen.name)
 
     def _wait(self, branch: Branch, name: str) -> None:
+        branch.name = name
         self._waiting.setdefault(name, []).append(branch)
         entry = self._recorded.get(name)
         if entry is not None:
@@ -303,9 +335,12 @@ class Desk:
         return Returned(self.context.generation)
 
     def _fresh_ordinal(self, branch: Branch, command: commands.FreshOrdinal) -> Answer:
-        ordinal = self.ordinals.get(command.namespace, 0)
-        self.ordinals[command.namespace] = ordinal + 1
-        return Returned(ordinal)
+        return Returned(self._count(command.namespace))
+
+    def _count(self, namespace: str) -> int:
+        ordinal = self.ordinals.get(namespace, 0)
+        self.ordinals[namespace] = ordinal + 1
+        return ordinal
 
     def _continue_as_new(self, branch: Branch, command: commands.ContinueAsNew) -> None:
         if not branch.is_root or branch.cancellation is not None:
@@ -325,7 +360,7 @@ class Desk:
     # --- sentences ---
 
     def _mismatch(self, name: str, command: object, found: str) -> NameKindMismatch:
-        wanted = "an Await" if isinstance(command, Await) else "a Step"
+        wanted = "a wait" if isinstance(command, WAITS) else "a Step"
         return NameKindMismatch(
             workflow=self.context.workflow, step=name, wanted=wanted, found=found
         )
@@ -347,8 +382,14 @@ def _type_of(command: Command[Any]) -> Any:
         return command.result_type
     if isinstance(command, Await):
         return command.returns
+    if isinstance(command, Sleep):
+        return type(None)
     assert isinstance(command, Chosen)
     return command.declared
+
+
+def _arm_of(command: object) -> Arm:
+    return command.timer if isinstance(command, Sleep) else getattr(command, "arm", None)
 
 
 Performer: TypeAlias = Callable[[Desk, Branch, Any], Answer | None]
@@ -356,6 +397,7 @@ Performer: TypeAlias = Callable[[Desk, Branch, Any], Answer | None]
 PERFORMERS: dict[type, Performer] = {
     Step: Desk._step,
     Await: Desk._await,
+    Sleep: Desk._sleep,
     Chosen: Desk._chosen,
     commands.Patch: Desk._patch,
     commands.CurrentWorkflow: Desk._current_workflow,

@@ -21,10 +21,11 @@ SEED = "__workflow_seed__"
 CANCEL_REQUESTED = "__workflow_cancel_requested__"
 
 PATCH_PREFIX = "patch:"
+SLEEP_PREFIX = "sleep:"
 
 RESERVED_PREFIXES = (
     "__workflow_",
-    "sleep:",
+    SLEEP_PREFIX,
     "awk:",
     "awkid:",
     "child:",

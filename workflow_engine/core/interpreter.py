@@ -39,8 +39,8 @@ from workflow_engine.core.requests import (
     Answer,
     Append,
     Appended,
-    Arm,
     ArmFailed,
+    ArmWaits,
     Block,
     Commit,
     Crash,
@@ -136,7 +136,7 @@ class Interpreter:
     @property
     def waiting_on(self) -> tuple[str, ...]:
         """The names of the outstanding waits, in the order they were reached."""
-        return tuple(wait.name for wait in self._desk.awaits())
+        return tuple(wait.name for wait in self._desk.waits())
 
     @property
     def cancel_requested(self) -> bool:
@@ -363,14 +363,14 @@ class Interpreter:
 
     def _rest(self) -> bool:
         """Wait: for steps in flight, or, when there are none, parked."""
-        waits = self._desk.awaits()
+        waits = self._desk.waits()
         if not self._in_flight:
             return self._commit(Park(waits, self._records(), self.position))
         missed = tuple(wait for wait in waits if wait.name not in self._armed)
         if not missed:
             return False
         self._armed.update(wait.name for wait in missed)
-        return self._commit(Arm(missed))
+        return self._commit(ArmWaits(missed))
 
     # --- small things ---
 

@@ -125,6 +125,15 @@ class Missing:
 
 
 @attrs.frozen
+class Timer:
+    """A sleep to be armed: ``delay`` microseconds from now, or at ``due``."""
+
+    name: str
+    delay: int = 0
+    due: int | None = None
+
+
+@attrs.frozen
 class Refused:
     """The generation or the instance has ended; nothing was recorded.
 
@@ -270,10 +279,25 @@ class Store(Protocol):
         drafts: Sequence[Draft],
         expect: int,
         cancel_seen: bool,
+        timers: Sequence[Timer] | None = None,
     ) -> Done | Appended | Refusal:
         """Suspend and release, if the position is ``expect`` and no cancel came that
         was not seen; else nothing changes and the tail is answered. Repeating a park
-        whose acknowledgement was lost answers Done."""
+        whose acknowledgement was lost answers Done.
+
+        ``timers`` is the full list of sleeps: those that are new are started, those
+        that run keep their due time, others are dropped. One that is due fires, and
+        the tail is answered. None when there is no timer and was none before."""
+
+    def arm(
+        self, lease: Lease, timers: Sequence[Timer], known: int
+    ) -> Appended | Refusal:
+        """Start timers while the run goes on; all entries after ``known``."""
+
+    def fire_due(self, limit: int) -> int:
+        """Deliver up to ``limit`` timers that are due, whoever holds the leases; how
+        many. A timer of an older generation or of an ended instance delivers
+        nothing."""
 
     def finish(
         self, lease: Lease, status: Status, payload: str | None, drafts: Sequence[Draft]

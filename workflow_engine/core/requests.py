@@ -1,21 +1,36 @@
 """The conversation between the interpreter and a driver: requests out, answers in.
 
-At most one commit (`Append`, `Arm`, `Park`, `Finish`, `Rotate`, `Crash`, `Block`) is
+At most one commit (`Append`, `ArmWaits`, `Park`, `Finish`, `Rotate`, `Crash`, `Block`) is
 outstanding at a time, and any number of `Perform`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 import attrs
 
-from workflow_engine.core.commands import Await, Step
+from workflow_engine.core.commands import StartTimer, Step
 from workflow_engine.core.journal import Draft, Entry
 from workflow_engine.core.outcome import Outcome
 from workflow_engine.errors import EngineError
 
 # --- requests -------------------------------------------------------------------------
+
+
+Arm: TypeAlias = Callable[[], object] | StartTimer | None
+
+
+@attrs.frozen
+class Wait:
+    """A name that is waited for, and how the outside is told.
+
+    A function is called by the driver; a timer is started by the commit itself.
+    """
+
+    name: str
+    arm: Arm = None
 
 
 @attrs.frozen
@@ -43,10 +58,10 @@ class Append:
 
 
 @attrs.frozen
-class Arm:
+class ArmWaits:
     """Arm these waits while steps are in flight; answer `Appended` or `ArmFailed`."""
 
-    waits: tuple[Await[object], ...]
+    waits: tuple[Wait, ...]
 
 
 @attrs.frozen
@@ -57,7 +72,7 @@ class Park:
     ``drafts``; otherwise answer `Appended` with what is new.
     """
 
-    waits: tuple[Await[object], ...]
+    waits: tuple[Wait, ...]
     drafts: tuple[Draft, ...]
     expect: int
 
@@ -102,7 +117,7 @@ class Block:
     expect: int
 
 
-Commit: TypeAlias = Append | Arm | Park | Finish | Rotate | Crash | Block
+Commit: TypeAlias = Append | ArmWaits | Park | Finish | Rotate | Crash | Block
 Request: TypeAlias = Perform | Abandon | Commit
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import time
-from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 
@@ -40,30 +39,3 @@ class SystemClock:
     def wait(self, event: threading.Event, seconds: float) -> bool:
         """Wait for the event."""
         return event.wait(seconds)
-
-
-def microseconds(duration: timedelta | float, what: str) -> int:
-    """A duration in whole microseconds; numbers are seconds.
-
-    Raises:
-        ValueError: negative, NaN, infinite, or too long for a date.
-    """
-    if isinstance(duration, bool) or not isinstance(duration, timedelta | int | float):
-        raise TypeError(f"{what} takes a timedelta or seconds, not {duration!r}")
-    try:
-        delta = duration if isinstance(duration, timedelta) else timedelta(0, duration)
-    except (OverflowError, ValueError):
-        raise ValueError(f"{what} cannot be {duration!r} seconds") from None
-    if delta < timedelta(0):
-        raise ValueError(f"{what} cannot be negative: {duration!r}")
-    if delta > timedelta(days=365_000):
-        raise ValueError(f"{what} is longer than a thousand years: {duration!r}")
-    return delta // timedelta(microseconds=1)
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def to_datetime(instant: int) -> datetime:
-    """Microseconds since 1970-01-01 UTC as an aware datetime in UTC."""
-    return _EPOCH + timedelta(microseconds=instant)

@@ -9,7 +9,7 @@ done.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from workflow_engine.core import requests
@@ -24,7 +24,7 @@ from workflow_engine.core.outcome import (
     Suspended,
 )
 from workflow_engine.core.ports import Crashed as CrashRecorded
-from workflow_engine.core.ports import Done, Fenced, Lease, Refused
+from workflow_engine.core.ports import Done, Fenced, Lease, Refused, Timer
 from workflow_engine.errors import EngineError, JournalAppendError
 from workflow_engine.runtime.endings import (
     Blocked,
@@ -79,12 +79,23 @@ class Commits:
             done=None,
         )
 
-    def park(self, request: requests.Park, cancel_seen: bool) -> Came:
+    def arm(self, timers: Sequence[Timer], known: int) -> Came:
+        """Start timers while the run goes on."""
+        return self._commit(
+            "arm", lambda: self._store.arm(self._lease, timers, known), done=None
+        )
+
+    def park(
+        self,
+        request: requests.Park,
+        cancel_seen: bool,
+        timers: Sequence[Timer] | None,
+    ) -> Came:
         """Suspend the instance, unless its journal has moved."""
         return self._commit(
             "park",
             lambda: self._store.park(
-                self._lease, request.drafts, request.expect, cancel_seen
+                self._lease, request.drafts, request.expect, cancel_seen, timers
             ),
             done=Suspended(tuple(wait.name for wait in request.waits)),
         )

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from workflow_engine.core import requests
-from workflow_engine.core.commands import WorkflowBody
+from workflow_engine.core.commands import StartTimer, WorkflowBody
 from workflow_engine.core.desk import Context
 from workflow_engine.core.ids import idempotency_key
 from workflow_engine.core.interpreter import Interpreter
@@ -24,7 +24,7 @@ from workflow_engine.core.outcome import (
     Failed,
     Outcome,
 )
-from workflow_engine.core.ports import Claim
+from workflow_engine.core.ports import Claim, Timer
 from workflow_engine.core.snapshots import is_due
 from workflow_engine.core.tree import Dropped
 from workflow_engine.errors import (
@@ -95,6 +95,8 @@ class Driver:
         self._armed: set[str] = set()
         self._entries: list[Entry] = []
         self._superseded: dict[str, int] = {}
+        # A row without a time to wake has no timers either.
+        self._sleeps = claim.instance.wake_after is not None
         key = claim.lease.key
         self._names = (key.workflow, key.id, claim.lease.generation)
         self._context = Context(*self._names, equipment.codec)
@@ -228,14 +230,21 @@ class Driver:
                 self._commits.snapshot(self._prefix(came.position))
         return came
 
-    def _arm(self, interpreter: Interpreter, request: requests.Arm) -> Came:
+    def _arm(self, interpreter: Interpreter, request: requests.ArmWaits) -> Came:
         failed = self._arm_all(request.waits)
+        timers = _timers(request.waits)
         position, cancel = interpreter.position, interpreter.cancel_requested
-        return failed or requests.Appended((), position, cancel)
+        if failed or not timers:
+            return failed or requests.Appended((), position, cancel)
+        self._sleeps = True
+        came = self._commits.arm(timers, position)
+        if isinstance(came, requests.Appended):
+            self._learn(came)
+        return came
 
-    def _arm_all(self, waits: tuple[Any, ...]) -> requests.ArmFailed | None:
+    def _arm_all(self, waits: tuple[requests.Wait, ...]) -> requests.ArmFailed | None:
         for wait in waits:
-            if wait.arm is None or wait.name in self._armed:
+            if not callable(wait.arm) or wait.name in self._armed:
                 continue
             self._equipment.heartbeat.check(self._held)
             try:
@@ -249,7 +258,11 @@ class Driver:
         failed = self._arm_all(request.waits)
         if failed is not None:
             return failed
-        came = self._commits.park(request, interpreter.cancel_requested)
+        timers = _timers(request.waits)
+        self._sleeps |= bool(timers)
+        came = self._commits.park(
+            request, interpreter.cancel_requested, timers if self._sleeps else None
+        )
         if isinstance(came, requests.Appended):
             self._learn(came)
         return came
@@ -320,6 +333,14 @@ class Driver:
             )
 
 
+def _timers(waits: tuple[requests.Wait, ...]) -> list[Timer]:
+    return [
+        Timer(wait.name, wait.arm.delay, wait.arm.due)
+        for wait in waits
+        if isinstance(wait.arm, StartTimer)
+    ]
+
+
 def _take_next(todo: list[requests.Request]) -> requests.Request:
     """Commits before steps: what is done becomes durable before more is begun."""
     for index, request in enumerate(todo):
@@ -332,7 +353,7 @@ PERFORMERS: dict[type, Callable[[Driver, Interpreter, Any], Came | None]] = {
     requests.Perform: Driver._perform,
     requests.Abandon: Driver._abandon,
     requests.Append: Driver._append,
-    requests.Arm: Driver._arm,
+    requests.ArmWaits: Driver._arm,
     requests.Park: Driver._park,
     requests.Finish: Driver._finish,
     requests.Rotate: Driver._rotate,

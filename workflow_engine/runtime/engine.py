@@ -26,7 +26,8 @@ from workflow_engine.errors import (
     StoreRefused,
     UnknownPatch,
 )
-from workflow_engine.runtime.clock import Clock, SystemClock, microseconds, to_datetime
+from workflow_engine.core.durations import microseconds, to_datetime
+from workflow_engine.runtime.clock import Clock, SystemClock
 from workflow_engine.runtime.endings import (
     Blocked,
     Crashed,

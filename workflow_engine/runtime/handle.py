@@ -18,7 +18,7 @@ from workflow_engine.errors import (
     WorkflowCancelled,
     WorkflowFailed,
 )
-from workflow_engine.runtime.clock import microseconds
+from workflow_engine.core.durations import microseconds
 from workflow_engine.runtime.current import CURRENT
 from workflow_engine.runtime.endings import decode_result
 from workflow_engine.runtime.equipment import Equipment

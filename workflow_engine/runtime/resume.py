@@ -36,6 +36,9 @@ from workflow_engine.runtime.summary import PassSummary
 
 logger = logging.getLogger("workflow_engine")
 
+FIRE = 500
+"""Timers fired in a pass; more wait for the next."""
+
 
 @attrs.frozen(kw_only=True)
 class WorkerOptions:
@@ -153,6 +156,7 @@ class Worker:
         since = equipment.clock.monotonic()
         try:
             self._expire_the_dead()
+            fired = equipment.store.fire_due(FIRE)
             batch = equipment.store.claim_due(
                 equipment.owner,
                 options.lease,
@@ -166,6 +170,7 @@ class Worker:
             logger.warning("nothing was claimed, trying again: %s", error)
             return None
         self._since = since
+        self._done.put(PassSummary(timers_fired=fired))
         return batch
 
     def _expire_the_dead(self) -> None:

@@ -14,7 +14,7 @@ from workflow_engine.core.ids import stream_name
 from workflow_engine.core.journal import MARKER_NAMES, Entry
 from workflow_engine.core.lifecycle import Status
 from workflow_engine.core.ports import Instance
-from workflow_engine.runtime.clock import to_datetime
+from workflow_engine.core.durations import to_datetime
 from workflow_engine.runtime.owner import shown
 
 

@@ -9,16 +9,17 @@ import attrs
 from workflow_engine.core.identity import RESERVED_PREFIXES, SEED
 from workflow_engine.core.journal import FORMAT, STEP_KINDS, Draft, Entry, Kind
 from workflow_engine.core.lifecycle import Status
-from workflow_engine.core.ports import Crashed, Done, Lease, Refusal
+from workflow_engine.core.ports import Crashed, Done, Lease, Refusal, Timer
 from workflow_engine.core.requests import Appended, Moved
 from workflow_engine.core.retry import crash_backoff
 from workflow_engine.store.claims import write_patches
 from workflow_engine.store.ledger import Locked
 from workflow_engine.store.protocol import Advanced, Commit, Protocol, check
 from workflow_engine.store.unit_of_work import UnitOfWork
+from workflow_engine.store.waiting import Waiting
 
 
-class Commits(Protocol):
+class Commits(Waiting):
     """The part of the store through which the holder of a lease writes."""
 
     # --- going on ---
@@ -80,8 +81,11 @@ class Commits(Protocol):
         drafts: Sequence[Draft],
         expect: int,
         cancel_seen: bool,
+        timers: Sequence[Timer] | None = None,
     ) -> Done | Appended | Refusal:
         """See `Store.park`."""
+        if timers is not None:
+            return self._park_on_timers(lease, drafts, expect, cancel_seen, timers)
 
         def advance(
             work: UnitOfWork, position: int, drafts: Sequence[Draft]

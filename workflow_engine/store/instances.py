@@ -15,8 +15,10 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     ColumnElement,
     Insert,
+    Integer,
     Select,
     Text,
     Update,
@@ -147,6 +149,21 @@ class Instances:
     def _lock_by_id(self) -> Select[Any]:
         return self._find_by_id.with_for_update()
 
+    def lock_free(self, work: UnitOfWork, instances: Sequence[int]) -> list[Locked]:
+        """Lock the rows that nobody else has locked, in the order of their numbers."""
+        rows = work.run(self._lock_free, instances_are=list(instances))
+        return [read(row) for row in rows]
+
+    @cached_property
+    def _lock_free(self) -> Select[Any]:
+        these = self._c.id.in_(bindparam("instances_are", expanding=True))
+        return (
+            select(*self._ledger.row)
+            .where(these)
+            .order_by(self._c.id)
+            .with_for_update(skip_locked=True)
+        )
+
     def find_by_id(self, work: UnitOfWork, instance: int) -> Locked | None:
         """The row by its number, with payloads, without a lock."""
         row = work.run(self._find_by_id, instance_is=instance).one_or_none()
@@ -190,9 +207,9 @@ class Instances:
 
     # --- changing, under the lock ---
 
-    def wake(self, work: UnitOfWork, row: Locked) -> Locked:
-        """Add an entry that wakes: a suspended instance may be claimed at once."""
-        return self._change(work, self._wake, row)
+    def wake(self, work: UnitOfWork, row: Locked, count: int = 1) -> Locked:
+        """Add entries that wake: a suspended instance may be claimed at once."""
+        return self._change(work, self._wake, row, count_is=count)
 
     @cached_property
     def _wake(self) -> Update:
@@ -200,7 +217,8 @@ class Instances:
         earlier = case((c.wake_after < now, c.wake_after), else_=now)
         suspended = c.status == Status.SUSPENDED.value
         wake_after = case((suspended, earlier), else_=c.wake_after)
-        return self._changing(1, **self._ledger.paced(wake_after=wake_after))
+        count = bindparam("count_is", type_=Integer)
+        return self._changing(count, **self._ledger.paced(wake_after=wake_after))
 
     def cancel(self, work: UnitOfWork, row: Locked) -> Locked:
         """Add the marker and end the instance, whoever holds its lease."""
@@ -252,7 +270,7 @@ class Instances:
     def _fence(self) -> Update:
         return self._changing(0, epoch=self._c.epoch + 1)
 
-    def _changing(self, count: int, **changes: Any) -> Update:
+    def _changing(self, count: int | BindParameter[int], **changes: Any) -> Update:
         c = self._c
         return (
             update(self._table)

@@ -18,11 +18,11 @@ from workflow_engine.core.ports import (
 )
 from workflow_engine.errors import EntryNotFound
 from workflow_engine.store.ledger import Locked
-from workflow_engine.store.protocol import Protocol
 from workflow_engine.store.unit_of_work import UnitOfWork
+from workflow_engine.store.waiting import Waiting
 
 
-class Outside(Protocol):
+class Outside(Waiting):
     """The part of the store that needs no lease."""
 
     # --- looking ---
@@ -161,7 +161,8 @@ class Outside(Protocol):
         # A request that the body has not seen is dropped, a delivered one stands.
         delivered = any(entry.kind == Kind.CANCEL for entry in live)
         requested = row.instance.cancel_requested and delivered
-        self._instances.revive(work, row, cancel_requested=requested)
+        revived = self._instances.revive(work, row, cancel_requested=requested)
+        self._deliver(work, revived, self._timers.take_settled(work, row.stream))
 
     def discard(self, key: Key, position: int) -> Done | Instance | Missing:
         """See `Store.discard`."""

@@ -71,8 +71,10 @@ class Progress:
         count: int,
         *,
         cancel_seen: bool,
+        wake_after: int | None = None,
     ) -> bool | None:
-        """Suspend and release, unless a cancellation came that was not seen."""
+        """Suspend until ``wake_after`` or a wake, and release, unless a cancellation
+        came that was not seen."""
         return _happened(
             work,
             self._park,
@@ -80,13 +82,14 @@ class Progress:
             count_is=count,
             position_is=position,
             seen_is=cancel_seen,
+            wake_is=wake_after,
         )
 
     @cached_property
     def _park(self) -> Update:
         changes = self._ledger.paced(
             status=Status.SUSPENDED,
-            wake_after=None,
+            wake_after=bindparam("wake_is", type_=BigInteger),
             next_attempt_at=None,
             **self._ledger.released,
             **self._ledger.progressed,

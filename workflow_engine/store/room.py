@@ -18,6 +18,7 @@ from workflow_engine.store.ledger import Ledger
 from workflow_engine.store.now import Now
 from workflow_engine.store.progress import Progress
 from workflow_engine.store.snapshots import Snapshots
+from workflow_engine.store.timers import Timers
 from workflow_engine.store.unit_of_work import UnitOfWork
 
 
@@ -47,6 +48,7 @@ class Room:
         self._progress = Progress(ledger)
         self._journal = Journal(tables, dialect)
         self._snapshots = Snapshots(tables, dialect)
+        self._timers = Timers(tables, dialect)
 
     @contextmanager
     def _write(self) -> Iterator[UnitOfWork]:

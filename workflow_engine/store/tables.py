@@ -65,6 +65,7 @@ class Tables:
         instances: one row an instance, the complete ledger for discovery.
         journal: one row an entry; also the index by step name.
         snapshots: the live entries of a generation's first positions, in one value.
+        timers: one row a sleep that is not over.
         schema_compat: one row that says which code may use this database.
     """
 
@@ -72,6 +73,7 @@ class Tables:
     instances: Table
     journal: Table
     snapshots: Table
+    timers: Table
     schema_compat: Table
 
 
@@ -84,6 +86,7 @@ def tables_for(schema: str | None) -> Tables:
         instances=_instances(metadata),
         journal=_journal(metadata),
         snapshots=_snapshots(metadata),
+        timers=_timers(metadata),
         schema_compat=_schema_compat(metadata),
     )
 
@@ -214,6 +217,24 @@ def _snapshots(metadata: MetaData) -> Table:
         Column("entries", Text, nullable=False),
         Column("written_at", BigInteger, nullable=False),
         PrimaryKeyConstraint("instance_id", "generation"),
+    )
+
+
+def _timers(metadata: MetaData) -> Table:
+    pending = text("settled_at IS NULL")
+    return Table(
+        "wf_timers",
+        metadata,
+        Column("instance_id", BigInteger, nullable=False),
+        Column("generation", Integer, nullable=False),
+        Column("step_name", NAME, nullable=False),
+        Column("due_at", BigInteger, nullable=False),
+        Column("created_at", BigInteger, nullable=False),
+        # It fell due when the instance had ended; a resurrection delivers it.
+        Column("settled_at", BigInteger),
+        PrimaryKeyConstraint("instance_id", "generation", "step_name"),
+        Index(None, "due_at", sqlite_where=pending, postgresql_where=pending),
+        sqlite_with_rowid=False,
     )
 
 

@@ -1,0 +1,134 @@
+"""Sleeping: timers armed, parked on, fired."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from workflow_engine.core.journal import Draft, Kind
+from workflow_engine.core.lifecycle import Status
+from workflow_engine.core.ports import Done, Lease, Refusal, Timer
+from workflow_engine.core.requests import Appended
+from workflow_engine.store.journal import Stream
+from workflow_engine.store.ledger import Locked
+from workflow_engine.store.protocol import Protocol, check
+from workflow_engine.store.timers import Due
+from workflow_engine.store.unit_of_work import UnitOfWork
+
+RECOVERABLE = frozenset({Status.FAILED, Status.CANCELLED})
+"""Endings after which an instance may go on, and is owed the timers that fell due."""
+
+
+class Waiting(Protocol):
+    """The part of the store that keeps timers."""
+
+    def _park_on_timers(
+        self,
+        lease: Lease,
+        drafts: Sequence[Draft],
+        expect: int,
+        cancel_seen: bool,
+        timers: Sequence[Timer],
+    ) -> Done | Appended | Refusal:
+        """Park a run that sleeps, or slept before: its timers become ``timers``."""
+        with self._write() as work:
+            row = self._instances.lock_by_id(work, lease.instance)
+            if row is not None and _is_parked(row, lease):
+                return Done()
+            held = check(lease, row)
+            if not isinstance(held, Locked):
+                return held
+            unseen = held.instance.cancel_requested and not cancel_seen
+            if held.instance.position != expect or unseen:
+                return self._news(work, lease, held, expect)
+            self._timers.keep_only(work, held.stream, timers)
+            if self._fire(work, held):
+                return self._news(work, lease, self._again(work, lease), expect)
+            absent = self._journal.find_absent(work, held.stream, drafts)
+            self._progress.park(
+                work,
+                lease,
+                expect,
+                len(absent),
+                cancel_seen=cancel_seen,
+                wake_after=self._timers.next_due(work, held.stream),
+            )
+            self._insert(work, held.stream, expect, absent)
+            return Done()
+
+    def arm(
+        self, lease: Lease, timers: Sequence[Timer], known: int
+    ) -> Appended | Refusal:
+        """See `Store.arm`."""
+        with self._write() as work:
+            held = self._hold(work, lease)
+            if not isinstance(held, Locked):
+                return held
+            self._timers.start(work, held.stream, timers)
+            self._fire(work, held)
+            return self._news(work, lease, self._again(work, lease), known)
+
+    def fire_due(self, limit: int) -> int:
+        """See `Store.fire_due`."""
+        with self._read() as work:
+            due = self._timers.due(work, limit)
+        if not due:
+            return 0
+        by_instance = {
+            instance: list(group)
+            for instance, group in groupby(
+                sorted(due, key=lambda each: each.instance),
+                key=lambda each: each.instance,
+            )
+        }
+        fired = 0
+        with self._write() as work:
+            for row in self._instances.lock_free(work, sorted(by_instance)):
+                fired += self._fire(work, row)
+                self._put_away(work, row, by_instance[row.instance.instance])
+        return fired
+
+    def _fire(self, work: UnitOfWork, row: Locked) -> int:
+        """Deliver what is due in the current generation of a live instance."""
+        if row.instance.status.is_ended:
+            return 0
+        names = self._timers.take_due(work, row.stream)
+        return self._deliver(work, row, names)
+
+    def _deliver(self, work: UnitOfWork, row: Locked, names: Sequence[str]) -> int:
+        wakes = [Draft(Kind.WAKE, name, "null") for name in names]
+        absent = self._journal.find_absent(work, row.stream, wakes)
+        if absent:
+            self._insert(work, row.stream, row.instance.position, absent)
+            self._instances.wake(work, row, len(absent))
+        return len(absent)
+
+    def _put_away(self, work: UnitOfWork, row: Locked, due: Sequence[Due]) -> None:
+        """See to it that timers nobody is waiting for are not found again."""
+        instance = row.instance
+        if instance.status in RECOVERABLE:
+            self._timers.settle(work, row.stream)
+        for generation in {each.generation for each in due}:
+            ended = instance.status is Status.COMPLETED
+            if ended or generation != instance.generation:
+                stream = Stream(instance.key, instance.instance, generation)
+                self._timers.take_due(work, stream)
+
+    def _again(self, work: UnitOfWork, lease: Lease) -> Locked:
+        row = self._instances.lock_by_id(work, lease.instance)
+        assert row is not None  # it is locked
+        return row
+
+    def _news(
+        self, work: UnitOfWork, lease: Lease, row: Locked, known: int
+    ) -> Appended:
+        tail = self._tail(work, lease, known)
+        instance = row.instance
+        return Appended(tail, instance.position, instance.cancel_requested)
+
+
+def _is_parked(row: Locked, lease: Lease) -> bool:
+    # Nobody but the holder of the lease can have suspended it in this epoch.
+    same = row.instance.generation == lease.generation
+    released = same and row.epoch == lease.epoch + 1
+    return released and row.instance.status is Status.SUSPENDED
