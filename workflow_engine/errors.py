@@ -24,6 +24,7 @@
     │   ├── UnknownWorkflow         no body under that name in this engine
     │   ├── InstanceNotFound        no such instance
     │   ├── EntryNotFound           no such entry in the journal
+    │   ├── AwakeableNotFound       no awakeable has that id
     │   ├── InputConflict           the instance exists with other arguments
     │   ├── IllegalMove             the instance's status does not allow it
     │   ├── ResurrectAmbiguous      say which later steps run again
@@ -32,6 +33,9 @@
     │   ├── UnknownRevision         (ValueError) no such schema revision
     │   ├── ResultTimeout           (TimeoutError) Handle.result(): not ended in time
     │   └── WaitsForItself          a step waits for the instance that runs it
+    ├── WakeFailed                  thrown into a body: what it waits for will not come
+    │   ├── AwakeableRejected       somebody rejected the awakeable
+    │   └── AwakeableCancelled      somebody cancelled the awakeable
     ├── StepFailed                  thrown into a body: the step it waits for failed
     └── EngineError                 trouble of the engine or its database
         ├── StepDecodeError         a recorded value no longer fits its type
@@ -268,6 +272,12 @@ class EntryNotFound(RequestError, LookupError):
     what: str
 
 
+class AwakeableNotFound(RequestError, LookupError):
+    """no awakeable has the id {id!r}"""
+
+    id: str
+
+
 class InputConflict(RequestError, ValueError):
     """workflow {workflow!r}, instance {id!r} was started with other arguments
     ({differing}); use another id, or call it without arguments to attach"""
@@ -372,6 +382,29 @@ class StepFailed(WorkflowError):
     def type_name(self) -> str:
         """The same as ``type``, for code in which that name would hide the builtin."""
         return self.type
+
+
+class WakeFailed(WorkflowError):
+    """what {label!r} waits for will not come
+
+    Thrown into the body that waits. Like a step's failure it is recorded, and final when
+    the body lets it out.
+    """
+
+    label: str
+
+
+class AwakeableRejected(WakeFailed):
+    """the awakeable {label!r} was rejected: {reason}"""
+
+    label: str
+    reason: str
+
+
+class AwakeableCancelled(WakeFailed):
+    """the awakeable {label!r} was cancelled"""
+
+    label: str
 
 
 class CancelRequested(BaseException):

@@ -1,4 +1,4 @@
-"""Timers: when sleeping instances wake."""
+"""Timers and awakeables: when sleeping instances wake, and who else may wake them."""
 
 from __future__ import annotations
 
@@ -40,11 +40,31 @@ def upgrade() -> None:
         sqlite_where=pending,
         postgresql_where=pending,
     )
+    op.create_table(
+        "wf_awakeables",
+        sa.Column("id", NAME, nullable=False),
+        sa.Column("instance_id", sa.BigInteger, nullable=False),
+        sa.Column("generation", sa.Integer, nullable=False),
+        sa.Column("label", NAME, nullable=False),
+        sa.Column("status", NAME, nullable=False),
+        sa.Column("payload", sa.Text),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.Column("settled_at", sa.BigInteger),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_wf_awakeables")),
+        schema=schema,
+    )
+    op.create_index(
+        op.f("ix_wf_awakeables_instance_id_generation"),
+        "wf_awakeables",
+        ["instance_id", "generation"],
+        schema=schema,
+    )
     set_oldest_code(schema, OLDEST_CODE)
 
 
 def downgrade() -> None:
     schema = op.get_context().version_table_schema
+    op.drop_table("wf_awakeables", schema=schema)
     op.drop_table("wf_timers", schema=schema)
     set_oldest_code(schema, "0001")
 

@@ -251,6 +251,29 @@ class Sleep(Command[None]):
 
 
 @attrs.frozen
+class Awakeable(Command[T_co]):
+    """Something another party completes by its id, once; made by `awakeable`.
+
+    Yield it to wait for the value. The first signal, rejection or cancellation wins.
+
+    Attributes:
+        id: cannot be guessed; whoever knows it may complete the awakeable.
+    """
+
+    id: str
+    label: str
+    returns: Any = attrs.field(hash=False)
+
+
+@attrs.frozen
+class OpenAwakeable(Command[Awakeable[T_co]]):
+    """Register an awakeable; the answer is its handle."""
+
+    label: str
+    returns: Any = attrs.field(hash=False)
+
+
+@attrs.frozen
 class Patch(Command[bool]):
     """Whether this generation runs the new side of a change: True or False for ever.
 

@@ -17,13 +17,33 @@ import attrs
 from workflow_engine.core import commands
 from workflow_engine.core.branches import MAX_CANCEL_THROWS, Branch, whereabouts
 from workflow_engine.core.codec import Codec
-from workflow_engine.core.commands import Await, Chosen, Command, Sleep, Step
+from workflow_engine.core.commands import (
+    Await,
+    Awakeable,
+    Chosen,
+    Command,
+    OpenAwakeable,
+    Sleep,
+    Step,
+)
 from workflow_engine.core.failure import rebuild
-from workflow_engine.core.identity import PATCH_PREFIX, SLEEP_PREFIX
+from workflow_engine.core.identity import (
+    AWAKEABLE_ID_PREFIX,
+    AWAKEABLE_PREFIX,
+    PATCH_PREFIX,
+    SLEEP_PREFIX,
+)
 from workflow_engine.core.inference import infer_type
-from workflow_engine.core.journal import STEP_KINDS, WAKE_KINDS, Draft, Entry, Kind
+from workflow_engine.core.journal import (
+    STEP_KINDS,
+    WAKE_KINDS,
+    Draft,
+    Entry,
+    Kind,
+    NewAwakeable,
+)
 from workflow_engine.core.outcome import Answer, Returned, Thrown
-from workflow_engine.core.requests import Arm, Wait
+from workflow_engine.core.requests import Wait
 from workflow_engine.errors import (
     AuthorError,
     CancelRequested,
@@ -41,7 +61,7 @@ from workflow_engine.errors import (
 )
 
 
-WAITS = (Await, Sleep)
+WAITS = (Await, Sleep, Awakeable)
 """Commands that are answered from outside."""
 
 
@@ -178,7 +198,7 @@ class Desk:
         """The waits that are outstanding, in the order they were reached."""
         first = (branches[0] for branches in self._waiting.values())
         return tuple(
-            Wait(branch.name, _arm_of(branch.waits_for))
+            _wait_of(branch.name, branch.waits_for)
             for branch in first
             if isinstance(branch.waits_for, WAITS)
         )
@@ -216,7 +236,8 @@ class Desk:
             self.consumed.add(name)
         try:
             if entry.kind in (Kind.STEP_OK, Kind.WAKE):
-                return Returned(self.context.codec.decode(payload, _type_of(command)))
+                value = self.context.codec.decode(payload, _type_of(command))
+                return Returned(_handle(value, command))
             error = rebuild(payload, name, command)
         except ValueProblem as problem:
             raise StepDecodeError(
@@ -256,11 +277,11 @@ class Desk:
         if name is None:  # numbered where it stands; names are for what may move
             scope = f"{SLEEP_PREFIX}{branch.path}"
             name = f"{branch.path}{self._count(scope)}"
-        self._use_once(SLEEP_PREFIX + name, branch)
+        self._use_once(SLEEP_PREFIX + name, branch, "a wait")
         self._wait(branch, SLEEP_PREFIX + name)
         return None
 
-    def _use_once(self, name: str, branch: Branch) -> None:
+    def _use_once(self, name: str, branch: Branch, kind: str) -> None:
         where = whereabouts(branch.body)
         if name in self._used:
             raise DuplicateStepName(
@@ -269,7 +290,22 @@ class Desk:
                 first=f"at {self._used[name][1]}",
                 second=f"at {where}",
             )
-        self._used[name] = ("a wait", where)
+        self._used[name] = (kind, where)
+
+    def _open_awakeable(self, branch: Branch, command: OpenAwakeable[Any]) -> None:
+        name = AWAKEABLE_ID_PREFIX + command.label
+        self.context.codec.check(command.returns)
+        self._use_once(name, branch, "a step")
+        if name not in self._recorded:
+            deed = NewAwakeable(command.label)
+            self.chosen.append(Draft(Kind.STEP_OK, name, None, deed=deed))
+        self._wait(branch, name)
+
+    def _awakeable(self, branch: Branch, awakeable: Awakeable[Any]) -> Answer | None:
+        if branch.cancellation is not None:
+            return self._cancel_again(branch)
+        self._wait(branch, AWAKEABLE_PREFIX + awakeable.label)
+        return None
 
     def _await(self, branch: Branch, wait: Await[Any]) -> Answer | None:
         if branch.cancellation is not None:
@@ -380,16 +416,29 @@ class Desk:
 def _type_of(command: Command[Any]) -> Any:
     if isinstance(command, Step):
         return command.result_type
-    if isinstance(command, Await):
+    if isinstance(command, Await | Awakeable):
         return command.returns
+    if isinstance(command, OpenAwakeable):
+        return str
     if isinstance(command, Sleep):
         return type(None)
     assert isinstance(command, Chosen)
     return command.declared
 
 
-def _arm_of(command: object) -> Arm:
-    return command.timer if isinstance(command, Sleep) else getattr(command, "arm", None)
+def _handle(value: Any, command: Command[Any]) -> Any:
+    """What a body gets of a recorded value: a handle, for what is waited for later."""
+    if isinstance(command, OpenAwakeable):
+        return Awakeable(value, command.label, command.returns)
+    return value
+
+
+def _wait_of(name: str, command: Command[Any]) -> Wait:
+    if isinstance(command, Sleep):
+        return Wait(name, command.timer)
+    if isinstance(command, Awakeable):
+        return Wait(name, awakeable=command)
+    return Wait(name, getattr(command, "arm", None))
 
 
 Performer: TypeAlias = Callable[[Desk, Branch, Any], Answer | None]
@@ -398,6 +447,8 @@ PERFORMERS: dict[type, Performer] = {
     Step: Desk._step,
     Await: Desk._await,
     Sleep: Desk._sleep,
+    OpenAwakeable: Desk._open_awakeable,
+    Awakeable: Desk._awakeable,
     Chosen: Desk._chosen,
     commands.Patch: Desk._patch,
     commands.CurrentWorkflow: Desk._current_workflow,

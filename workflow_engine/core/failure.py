@@ -18,7 +18,7 @@ import attrs
 from workflow_engine import errors
 from workflow_engine.core.codec import Codec
 from workflow_engine.core.commands import Command, Step
-from workflow_engine.errors import AuthorError, StepFailed, ValueProblem
+from workflow_engine.errors import AuthorError, StepFailed, ValueProblem, WorkflowError
 
 MAX_MESSAGE = 8_192
 MAX_TRACEBACK = 16_384
@@ -32,16 +32,18 @@ FRAMES = 20
 
 _JSON = Codec()
 
-RECORDED_AUTHOR_ERRORS: dict[str, type[AuthorError]] = {
+RECORDED_ERRORS: dict[str, type[WorkflowError]] = {
     type_.__name__: type_
     for type_ in (
+        errors.AwakeableCancelled,
+        errors.AwakeableRejected,
         errors.JournalEncodeError,
         errors.ForgottenYieldFrom,
         errors.UnresolvedAnnotation,
         errors.UnsupportedType,
     )
 }
-"""Author's errors a record may name. Decoding looks only here; it imports nothing."""
+"""Our own errors that a record may name. Decoding looks only here."""
 
 
 def describe(error: BaseException) -> dict[str, Any]:
@@ -58,7 +60,7 @@ def capture(error: BaseException, step: Step[Any]) -> str:
     record = describe(error)
     if (
         isinstance(error, AuthorError)
-        and type(error).__name__ in RECORDED_AUTHOR_ERRORS
+        and type(error).__name__ in RECORDED_ERRORS
     ):
         record["author"] = type(error).__name__
         record["facts"] = error.facts
@@ -70,6 +72,13 @@ def capture(error: BaseException, step: Step[Any]) -> str:
     return json.dumps(record, separators=(",", ":"))
 
 
+def record_of(error: WorkflowError) -> str:
+    """The record of one of our own errors, for a wake that failed."""
+    told = {"type": type(error).__name__, "message": str(error), "traceback": ""}
+    own = {"author": type(error).__name__, "facts": error.facts}
+    return json.dumps(told | own, separators=(",", ":"))
+
+
 def rebuild(payload: str, name: str, command: Command[Any]) -> BaseException:
     """The exception of a record, for the body that yielded ``command``.
 
@@ -77,7 +86,7 @@ def rebuild(payload: str, name: str, command: Command[Any]) -> BaseException:
         ValueProblem: the record is not one.
     """
     record = _read(payload)
-    author = RECORDED_AUTHOR_ERRORS.get(record.get("author", ""))
+    author = RECORDED_ERRORS.get(record.get("author", ""))
     if author is not None:
         return author(**record["facts"])
     for type_ in command.raised if isinstance(command, Step) else ():

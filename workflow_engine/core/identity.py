@@ -22,13 +22,16 @@ CANCEL_REQUESTED = "__workflow_cancel_requested__"
 
 PATCH_PREFIX = "patch:"
 SLEEP_PREFIX = "sleep:"
+AWAKEABLE_PREFIX = "awk:"
+AWAKEABLE_ID_PREFIX = "awkid:"
+CHILD_PREFIX = "child:"
 
 RESERVED_PREFIXES = (
     "__workflow_",
     SLEEP_PREFIX,
-    "awk:",
-    "awkid:",
-    "child:",
+    AWAKEABLE_PREFIX,
+    AWAKEABLE_ID_PREFIX,
+    CHILD_PREFIX,
     PATCH_PREFIX,
     "message:",
     "timeout:",

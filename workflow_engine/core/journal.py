@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import TypeAlias
 
 import attrs
 
@@ -62,6 +63,17 @@ KNOWN = frozenset(kind.value for kind in Kind)
 
 
 @attrs.frozen
+class NewAwakeable:
+    """An entry's other half: an awakeable is registered, and its id is the payload."""
+
+    label: str
+    id: str = ""
+
+
+Deed: TypeAlias = NewAwakeable
+
+
+@attrs.frozen
 class Draft:
     """An entry to append: it has no position yet.
 
@@ -70,12 +82,14 @@ class Draft:
         name: the step name it answers; None for history.
         payload: ASCII JSON, or None.
         superseded: how often this name was superseded before, for its entry id.
+        deed: what is done in the same transaction if the entry is recorded.
     """
 
     kind: Kind
     name: str | None
     payload: str | None
     superseded: int = 0
+    deed: Deed | None = None
 
     @property
     def is_live(self) -> bool:

@@ -22,6 +22,7 @@ Every method may be called from any thread.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 import attrs
@@ -131,6 +132,40 @@ class Timer:
     name: str
     delay: int = 0
     due: int | None = None
+
+
+class AwakeableStatus(StrEnum):
+    """Where an awakeable stands. Frozen: the values are stored."""
+
+    PENDING = "pending"
+    RESOLVED = "resolved"
+    REJECTED = "rejected"
+    CANCELLED = "cancelled"
+
+
+@attrs.frozen
+class AwakeableRow:
+    """A registered awakeable."""
+
+    id: str
+    instance: int
+    generation: int
+    label: str
+    status: AwakeableStatus
+    payload: str | None
+    created_at: int
+    settled_at: int | None
+
+
+@attrs.frozen
+class TimerRow:
+    """A sleep that is not over."""
+
+    instance: int
+    generation: int
+    name: str
+    due_at: int
+    created_at: int
 
 
 @attrs.frozen
@@ -364,6 +399,22 @@ class Store(Protocol):
         self, key: Key, name: str, payload: str, generation: int | None
     ) -> Resolved | Missing:
         """Record a wake for a name, and make a suspended instance runnable."""
+
+    def settle(
+        self, id: str, status: AwakeableStatus, payload: str | None
+    ) -> bool | Missing:
+        """Settle an awakeable, and deliver to the generation that opened it; whether
+        this call did. Not if it is settled already, its generation is over or its
+        instance completed. An instance that has failed is owed the delivery."""
+
+    def find_awakeable(self, id: str) -> AwakeableRow | None:
+        """An awakeable by its id."""
+
+    def awakeables(self, instance: int, generation: int) -> Sequence[AwakeableRow]:
+        """The awakeables of a generation, oldest first."""
+
+    def timers(self, instance: int, generation: int) -> Sequence[TimerRow]:
+        """The timers of a generation, first due first."""
 
     def cancel(self, key: Key) -> Instance | Missing:
         """Write the cancelled marker unless the instance has ended; the row after."""

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import attrs
 
-from workflow_engine.core.commands import StartTimer, Step
+from workflow_engine.core.commands import Awakeable, StartTimer, Step
 from workflow_engine.core.journal import Draft, Entry
 from workflow_engine.core.outcome import Outcome
 from workflow_engine.errors import EngineError
@@ -26,11 +26,13 @@ Arm: TypeAlias = Callable[[], object] | StartTimer | None
 class Wait:
     """A name that is waited for, and how the outside is told.
 
-    A function is called by the driver; a timer is started by the commit itself.
+    A function is called by the driver; a timer is started by the commit itself; an
+    ``awakeable`` has been registered when it was made.
     """
 
     name: str
     arm: Arm = None
+    awakeable: Awakeable[object] | None = None
 
 
 @attrs.frozen

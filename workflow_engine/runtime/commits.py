@@ -9,12 +9,16 @@ done.
 
 from __future__ import annotations
 
+import json
+import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+import attrs
+
 from workflow_engine.core import requests
 from workflow_engine.core.failure import Reason
-from workflow_engine.core.journal import Prefix
+from workflow_engine.core.journal import Draft, NewAwakeable, Prefix
 from workflow_engine.core.lifecycle import Status
 from workflow_engine.core.outcome import (
     Cancelled,
@@ -71,11 +75,10 @@ class Commits:
 
     def append(self, request: requests.Append, known: int) -> Came:
         """Record drafts."""
+        drafts = tuple(map(_named, request.drafts))
         return self._commit(
             "append",
-            lambda: self._store.append(
-                self._lease, request.drafts, known, request.expect
-            ),
+            lambda: self._store.append(self._lease, drafts, known, request.expect),
             done=None,
         )
 
@@ -212,6 +215,15 @@ class Commits:
             clock,
             give_up=lambda: not self._held.is_good(clock.monotonic()),
         )
+
+
+def _named(draft: Draft) -> Draft:
+    """Give a new awakeable its id: chance is no business of the interpreter."""
+    if not isinstance(draft.deed, NewAwakeable):
+        return draft
+    id = secrets.token_hex(16)
+    deed = attrs.evolve(draft.deed, id=id)
+    return attrs.evolve(draft, payload=json.dumps(id), deed=deed)
 
 
 _AT_THE_CEILING = Failed("")

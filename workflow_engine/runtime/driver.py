@@ -37,7 +37,7 @@ from workflow_engine.errors import (
 from workflow_engine.runtime.commits import Came, Commits
 from workflow_engine.runtime.current import CurrentStep
 from workflow_engine.runtime.endings import Crashed, Lost, RunEnding, in_a_word
-from workflow_engine.runtime.equipment import Equipment
+from workflow_engine.runtime.equipment import Awaited, Equipment
 from workflow_engine.runtime.lease import HeldLease
 from workflow_engine.runtime.performing import perform
 from workflow_engine.runtime.points import ProcessDied
@@ -258,6 +258,7 @@ class Driver:
         failed = self._arm_all(request.waits)
         if failed is not None:
             return failed
+        self._remember(request.waits)
         timers = _timers(request.waits)
         self._sleeps |= bool(timers)
         came = self._commits.park(
@@ -294,6 +295,13 @@ class Driver:
         return self._commits.block(request)
 
     # --- small things ---
+
+    def _remember(self, waits: tuple[requests.Wait, ...]) -> None:
+        for wait in waits:
+            if wait.awakeable is not None:
+                label, returns = wait.awakeable.label, wait.awakeable.returns
+                awaited = Awaited(self._workflow.name, label, returns)
+                self._equipment.awaited.add(wait.awakeable.id, awaited)
 
     def _learn(self, answer: requests.Appended) -> None:
         self.moved |= bool(answer.entries)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import attrs
 
@@ -21,6 +22,34 @@ def _log() -> logging.Logger:
 
 
 @attrs.frozen
+class Awaited:
+    """What a run of this process waits for: an awakeable's type and where it belongs."""
+
+    workflow: str
+    label: str
+    returns: Any
+
+
+class AwaitedTypes:
+    """The types of awakeables that runs of this process waited for, the latest ones."""
+
+    LIMIT = 10_000
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Awaited] = {}
+
+    def add(self, id: str, awaited: Awaited) -> None:
+        """Remember one; forget the oldest when there are too many."""
+        self._by_id[id] = awaited
+        while len(self._by_id) > self.LIMIT:
+            self._by_id.pop(next(iter(self._by_id)), None)
+
+    def get(self, id: str) -> Awaited | None:
+        """What is known of an id."""
+        return self._by_id.get(id)
+
+
+@attrs.frozen
 class Equipment:
     """The store and the clock, who we are, and how runs behave."""
 
@@ -32,6 +61,7 @@ class Equipment:
     points: Points
     heartbeat: Heartbeat
     owner: str
+    awaited: AwaitedTypes = attrs.field(factory=AwaitedTypes)
     observer: Observer | None = None
     log: logging.Logger = attrs.field(factory=_log)
 

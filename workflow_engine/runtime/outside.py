@@ -10,8 +10,19 @@ from workflow_engine.core.desk import Context
 from workflow_engine.core.identity import check_name, check_step_name
 from workflow_engine.core.inference import infer_type
 from workflow_engine.core.lifecycle import Status
-from workflow_engine.core.ports import Ambiguous, Instance, Key, Missing, Store
+from workflow_engine.core.ports import (
+    Ambiguous,
+    AwakeableStatus,
+    Instance,
+    Key,
+    Missing,
+    Store,
+)
+from workflow_engine.core.failure import record_of
 from workflow_engine.errors import (
+    AwakeableCancelled,
+    AwakeableNotFound,
+    AwakeableRejected,
     EntryNotFound,
     IllegalMove,
     InstanceNotFound,
@@ -144,6 +155,54 @@ class Outside:
         if isinstance(answer, Missing):
             raise InstanceNotFound(workflow=key.workflow, id=key.id)
         return answer.delivered
+
+    def signal(self, awakeable_id: str, value: object) -> bool:
+        """Complete an awakeable with a value.
+
+        The first signal, rejection or cancellation wins. The value is checked against
+        the declared type where this process has seen the workflow wait for it; else it
+        is recorded as what it shows of itself.
+
+        Returns:
+            Whether this call completed it. False: it was settled before, its workflow
+            has continued as new since, or its instance has completed.
+
+        Raises:
+            AwakeableNotFound: no awakeable has this id.
+            JournalEncodeError: the value cannot be recorded; nothing was.
+        """
+        equipment = self._equip()
+        seen = equipment.awaited.get(awakeable_id)
+        declared = infer_type(value) if seen is None else seen.returns
+        label = repr(awakeable_id) if seen is None else repr(seen.label)
+        context = Context("?" if seen is None else seen.workflow, "?", 0, equipment.codec)
+        payload = context.encode(value, declared, f"the value for awakeable {label}")
+        return self._settle(awakeable_id, AwakeableStatus.RESOLVED, payload)
+
+    def reject(self, awakeable_id: str, reason: str) -> bool:
+        """Complete an awakeable with a refusal: the wait raises `AwakeableRejected`.
+
+        Returns and raises as `signal` does.
+        """
+        row = self._store.find_awakeable(awakeable_id)
+        label = awakeable_id if row is None else row.label
+        error = AwakeableRejected(label=label, reason=str(reason))
+        return self._settle(awakeable_id, AwakeableStatus.REJECTED, record_of(error))
+
+    def cancel_awakeable(self, awakeable_id: str) -> bool:
+        """Withdraw an awakeable: the wait raises `AwakeableCancelled`.
+
+        Returns and raises as `signal` does.
+        """
+        row = self._store.find_awakeable(awakeable_id)
+        error = AwakeableCancelled(label=awakeable_id if row is None else row.label)
+        return self._settle(awakeable_id, AwakeableStatus.CANCELLED, record_of(error))
+
+    def _settle(self, id: str, status: AwakeableStatus, payload: str) -> bool:
+        answer = self._store.settle(id, status, payload)
+        if isinstance(answer, Missing):
+            raise AwakeableNotFound(id=id)
+        return answer
 
     def cancel(self, workflow: Named, id: str) -> bool:
         """End an instance now. A step that is running may finish; no more are begun.

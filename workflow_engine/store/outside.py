@@ -154,6 +154,7 @@ class Outside(Waiting):
         if superseded:
             positions = [entry.position for entry in superseded]
             self._journal.supersede(work, row.stream, positions)
+            self._reopen(work, row.stream, list(superseded))
         self._snapshots.drop(work, row.stream)
         names = [entry.name for entry in superseded]
         record = Draft(Kind.RESURRECTED, None, json.dumps({"superseded": names}))
@@ -162,7 +163,7 @@ class Outside(Waiting):
         delivered = any(entry.kind == Kind.CANCEL for entry in live)
         requested = row.instance.cancel_requested and delivered
         revived = self._instances.revive(work, row, cancel_requested=requested)
-        self._deliver(work, revived, self._timers.take_settled(work, row.stream))
+        self._deliver_owed(work, revived)
 
     def discard(self, key: Key, position: int) -> Done | Instance | Missing:
         """See `Store.discard`."""
@@ -176,6 +177,7 @@ class Outside(Waiting):
             if wake is None:
                 return row.instance
             self._journal.supersede(work, row.stream, [position])
+            self._reopen(work, row.stream, [wake])
             self._snapshots.drop(work, row.stream)
             self._instances.fence(work, row)
             return Done()

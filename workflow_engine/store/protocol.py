@@ -16,7 +16,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 import attrs
 
-from workflow_engine.core.journal import Draft, Entry
+from workflow_engine.core.journal import Draft, Entry, NewAwakeable
 from workflow_engine.core.ports import Fenced, Lease, Refusal, Refused
 from workflow_engine.errors import StoreRefused
 from workflow_engine.store.journal import NameTaken, Stream
@@ -97,6 +97,7 @@ class Protocol(Room):
         if advanced is not None:
             before = advanced.position - len(commit.drafts)
             self._journal.insert(work, commit.stream, before, commit.drafts)
+            self._do_deeds(work, commit.stream, commit.drafts)
         return advanced
 
     def _settle(
@@ -120,8 +121,17 @@ class Protocol(Room):
                 problem=f"row {held.instance.instance} contradicts itself"
             )
         self._insert(work, commit.stream, position, absent)
+        self._do_deeds(work, commit.stream, absent)
         tail = self._tail(work, commit.lease, commit.known)
         return attrs.evolve(advanced, tail=tail)
+
+    def _do_deeds(
+        self, work: UnitOfWork, stream: Stream, drafts: Sequence[Draft]
+    ) -> None:
+        """Do what goes with entries that have just been recorded."""
+        opened = [d.deed for d in drafts if isinstance(d.deed, NewAwakeable)]
+        if opened:
+            self._awakeables.register(work, stream, opened)
 
     def _hold(self, work: UnitOfWork, lease: Lease) -> Locked | Refusal:
         """Lock the row of a lease, or say why the lease is not good."""

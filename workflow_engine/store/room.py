@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from workflow_engine.store.awakeables import Awakeables
 from workflow_engine.store.database import Database
 from workflow_engine.store.discovery import Discovery
 from workflow_engine.store.instances import Instances
@@ -49,6 +50,7 @@ class Room:
         self._journal = Journal(tables, dialect)
         self._snapshots = Snapshots(tables, dialect)
         self._timers = Timers(tables, dialect)
+        self._awakeables = Awakeables(tables, dialect)
 
     @contextmanager
     def _write(self) -> Iterator[UnitOfWork]:

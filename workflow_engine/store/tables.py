@@ -66,6 +66,7 @@ class Tables:
         journal: one row an entry; also the index by step name.
         snapshots: the live entries of a generation's first positions, in one value.
         timers: one row a sleep that is not over.
+        awakeables: one row an awakeable, the authority on how it was settled.
         schema_compat: one row that says which code may use this database.
     """
 
@@ -74,6 +75,7 @@ class Tables:
     journal: Table
     snapshots: Table
     timers: Table
+    awakeables: Table
     schema_compat: Table
 
 
@@ -87,6 +89,7 @@ def tables_for(schema: str | None) -> Tables:
         journal=_journal(metadata),
         snapshots=_snapshots(metadata),
         timers=_timers(metadata),
+        awakeables=_awakeables(metadata),
         schema_compat=_schema_compat(metadata),
     )
 
@@ -235,6 +238,24 @@ def _timers(metadata: MetaData) -> Table:
         PrimaryKeyConstraint("instance_id", "generation", "step_name"),
         Index(None, "due_at", sqlite_where=pending, postgresql_where=pending),
         sqlite_with_rowid=False,
+    )
+
+
+def _awakeables(metadata: MetaData) -> Table:
+    return Table(
+        "wf_awakeables",
+        metadata,
+        # Random, and all that whoever completes it has to know.
+        Column("id", NAME, primary_key=True),
+        Column("instance_id", BigInteger, nullable=False),
+        Column("generation", Integer, nullable=False),
+        Column("label", NAME, nullable=False),
+        Column("status", NAME, nullable=False),
+        # What was delivered, kept for an instance that had failed just then.
+        Column("payload", Text),
+        Column("created_at", BigInteger, nullable=False),
+        Column("settled_at", BigInteger),
+        Index(None, "instance_id", "generation"),
     )
 
 

@@ -29,7 +29,7 @@ from sqlalchemy import (
     update,
 )
 
-from workflow_engine.core.ports import Timer
+from workflow_engine.core.ports import Timer, TimerRow
 from workflow_engine.store.journal import Stream
 from workflow_engine.store.now import now_in
 from workflow_engine.store.tables import Tables
@@ -119,7 +119,7 @@ class Timers:
     def _next_due(self) -> Select[Any]:
         return select(func.min(self._c.due_at)).where(*self._stream)
 
-    def take_due(self, work: UnitOfWork, stream: Stream) -> list[str]:
+    def take_due(self, work: UnitOfWork, stream: Stream) -> Sequence[str]:
         """Remove the generation's timers that are due; their names, first due first."""
         names = list(work.run(self._due_of, **_at(stream)).scalars())
         self.drop(work, stream, names)
@@ -155,7 +155,7 @@ class Timers:
             .values(settled_at=self._now)
         )
 
-    def take_settled(self, work: UnitOfWork, stream: Stream) -> list[str]:
+    def take_settled(self, work: UnitOfWork, stream: Stream) -> Sequence[str]:
         """Remove what was settled; the names."""
         names = list(work.run(self._settled, **_at(stream)).scalars())
         self.drop(work, stream, names)
@@ -169,7 +169,25 @@ class Timers:
             .order_by(self._c.due_at, self._c.step_name)
         )
 
-    def due(self, work: UnitOfWork, limit: int) -> list[Due]:
+    def list(self, work: UnitOfWork, stream: Stream) -> list[TimerRow]:
+        """Those of a generation, the first due first."""
+        return [
+            TimerRow(
+                instance=row.instance_id,
+                generation=row.generation,
+                name=row.step_name,
+                due_at=row.due_at,
+                created_at=row.created_at,
+            )
+            for row in work.run(self._list, **_at(stream))
+        ]
+
+    @cached_property
+    def _list(self) -> Select[Any]:
+        c = self._c
+        return select(*c).where(*self._stream).order_by(c.due_at, c.step_name)
+
+    def due(self, work: UnitOfWork, limit: int) -> Sequence[Due]:
         """The timers of all instances that are due, the first due first."""
         rows = work.run(self._due, limit_is=limit)
         return [Due(row.instance_id, row.generation, row.step_name) for row in rows]

@@ -1,13 +1,24 @@
-"""Sleeping: timers armed, parked on, fired."""
+"""Waiting for the time and for other parties: timers and awakeables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
 
-from workflow_engine.core.journal import Draft, Kind
+from workflow_engine.core.identity import AWAKEABLE_PREFIX
+from workflow_engine.core.journal import Draft, Entry, Kind
 from workflow_engine.core.lifecycle import Status
-from workflow_engine.core.ports import Done, Lease, Refusal, Timer
+from workflow_engine.core.ports import (
+    AwakeableRow,
+    AwakeableStatus,
+    Done,
+    Key,
+    Lease,
+    Missing,
+    Refusal,
+    Timer,
+    TimerRow,
+)
 from workflow_engine.core.requests import Appended
 from workflow_engine.store.journal import Stream
 from workflow_engine.store.ledger import Locked
@@ -93,15 +104,8 @@ class Waiting(Protocol):
         if row.instance.status.is_ended:
             return 0
         names = self._timers.take_due(work, row.stream)
-        return self._deliver(work, row, names)
-
-    def _deliver(self, work: UnitOfWork, row: Locked, names: Sequence[str]) -> int:
         wakes = [Draft(Kind.WAKE, name, "null") for name in names]
-        absent = self._journal.find_absent(work, row.stream, wakes)
-        if absent:
-            self._insert(work, row.stream, row.instance.position, absent)
-            self._instances.wake(work, row, len(absent))
-        return len(absent)
+        return self._add(work, row, wakes).instance.position - row.instance.position
 
     def _put_away(self, work: UnitOfWork, row: Locked, due: Sequence[Due]) -> None:
         """See to it that timers nobody is waiting for are not found again."""
@@ -114,6 +118,94 @@ class Waiting(Protocol):
                 stream = Stream(instance.key, instance.instance, generation)
                 self._timers.take_due(work, stream)
 
+    # --- awakeables ---
+
+    def settle(
+        self, id: str, status: AwakeableStatus, payload: str | None
+    ) -> bool | Missing:
+        """See `Store.settle`."""
+        with self._write() as work:
+            found = self._awakeables.find(work, id)
+            if found is None:
+                return Missing()
+            row = self._instances.lock_by_id(work, found.instance)
+            if row is None:
+                return Missing()
+            instance = row.instance
+            if found.generation != instance.generation:
+                return False  # superseded: the generation that opened it is over
+            if instance.status is Status.COMPLETED:
+                return False
+            if not self._awakeables.settle(work, id, status, payload):
+                return False
+            if not instance.status.is_ended:
+                self._deliver_settled(work, row, [(found.label, status, payload)])
+            return True
+
+    def find_awakeable(self, id: str) -> AwakeableRow | None:
+        """See `Store.find_awakeable`."""
+        with self._read() as work:
+            return self._awakeables.find(work, id)
+
+    def awakeables(self, instance: int, generation: int) -> Sequence[AwakeableRow]:
+        """See `Store.awakeables`."""
+        with self._read() as work:
+            return self._awakeables.list(work, _stream(instance, generation))
+
+    def timers(self, instance: int, generation: int) -> Sequence[TimerRow]:
+        """See `Store.timers`."""
+        with self._read() as work:
+            return self._timers.list(work, _stream(instance, generation))
+
+    def _deliver_settled(
+        self,
+        work: UnitOfWork,
+        row: Locked,
+        settled: Sequence[tuple[str, AwakeableStatus, str | None]],
+    ) -> None:
+        drafts = [
+            Draft(
+                Kind.WAKE if status is AwakeableStatus.RESOLVED else Kind.WAKE_FAILED,
+                AWAKEABLE_PREFIX + label,
+                payload,
+            )
+            for label, status, payload in settled
+        ]
+        self._add(work, row, drafts)
+
+    def _deliver_owed(self, work: UnitOfWork, row: Locked) -> None:
+        """Deliver what was settled while the instance had ended."""
+        due = [
+            Draft(Kind.WAKE, name, "null")
+            for name in self._timers.take_settled(work, row.stream)
+        ]
+        row = self._add(work, row, due)
+        settled = [
+            (each.label, each.status, each.payload)
+            for each in self._awakeables.list(work, row.stream)
+            if each.status is not AwakeableStatus.PENDING
+        ]
+        self._deliver_settled(work, row, settled)
+
+    def _reopen(self, work: UnitOfWork, stream: Stream, entries: list[Entry]) -> None:
+        """Make the sources of wakes that became history pending again."""
+        labels = [
+            entry.name.removeprefix(AWAKEABLE_PREFIX)
+            for entry in entries
+            if entry.name and entry.name.startswith(AWAKEABLE_PREFIX)
+        ]
+        self._awakeables.reopen(work, stream, labels)
+
+    # --- small things ---
+
+    def _add(self, work: UnitOfWork, row: Locked, drafts: Sequence[Draft]) -> Locked:
+        """Record wakes whose names are free, and wake the instance."""
+        absent = self._journal.find_absent(work, row.stream, drafts)
+        if not absent:
+            return row
+        self._insert(work, row.stream, row.instance.position, absent)
+        return self._instances.wake(work, row, len(absent))
+
     def _again(self, work: UnitOfWork, lease: Lease) -> Locked:
         row = self._instances.lock_by_id(work, lease.instance)
         assert row is not None  # it is locked
@@ -125,6 +217,10 @@ class Waiting(Protocol):
         tail = self._tail(work, lease, known)
         instance = row.instance
         return Appended(tail, instance.position, instance.cancel_requested)
+
+
+def _stream(instance: int, generation: int) -> Stream:
+    return Stream(Key("", ""), instance, generation)
 
 
 def _is_parked(row: Locked, lease: Lease) -> bool:
