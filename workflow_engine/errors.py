@@ -35,7 +35,10 @@
     │   └── WaitsForItself          a step waits for the instance that runs it
     ├── WakeFailed                  thrown into a body: what it waits for will not come
     │   ├── AwakeableRejected       somebody rejected the awakeable
-    │   └── AwakeableCancelled      somebody cancelled the awakeable
+    │   ├── AwakeableCancelled      somebody cancelled the awakeable
+    │   ├── ChildFailed             the child failed
+    │   └── ChildCancelled          the child was cancelled
+    ├── ChildOwned                  thrown into a body: another workflow spawned it
     ├── StepFailed                  thrown into a body: the step it waits for failed
     └── EngineError                 trouble of the engine or its database
         ├── StepDecodeError         a recorded value no longer fits its type
@@ -385,13 +388,11 @@ class StepFailed(WorkflowError):
 
 
 class WakeFailed(WorkflowError):
-    """what {label!r} waits for will not come
+    """what is waited for will not come
 
     Thrown into the body that waits. Like a step's failure it is recorded, and final when
     the body lets it out.
     """
-
-    label: str
 
 
 class AwakeableRejected(WakeFailed):
@@ -405,6 +406,32 @@ class AwakeableCancelled(WakeFailed):
     """the awakeable {label!r} was cancelled"""
 
     label: str
+
+
+class ChildFailed(WakeFailed):
+    """the child {workflow!r}, {id!r} failed: {reason}"""
+
+    workflow: str
+    id: str
+    reason: str
+    type: str
+    message: str
+    remote_traceback: str
+
+
+class ChildCancelled(WakeFailed):
+    """the child {workflow!r}, {id!r} was cancelled"""
+
+    workflow: str
+    id: str
+
+
+class ChildOwned(WorkflowError):
+    """{workflow!r}, {id!r} cannot be spawned: it is the child of another instance, or
+    the instance that spawns it"""
+
+    workflow: str
+    id: str
 
 
 class CancelRequested(BaseException):

@@ -14,6 +14,7 @@ from typing import (
     Generic,
     Never,
     ParamSpec,
+    Protocol,
     TypeAlias,
     TypeVar,
     overload,
@@ -28,7 +29,8 @@ from workflow_engine.core.identity import (
     check_step_name,
 )
 from workflow_engine.core.inference import infer_type
-from workflow_engine.core.signature import result_type
+from workflow_engine.core.ids import joined
+from workflow_engine.core.signature import Parameters, result_type
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -46,6 +48,7 @@ class Command(Generic[T_co]):
 
 
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 WorkflowBody: TypeAlias = Generator[Command[Any], Any, R]
 """What a workflow function returns: a generator of commands that ends with an ``R``."""
 
@@ -271,6 +274,65 @@ class OpenAwakeable(Command[Awakeable[T_co]]):
 
     label: str
     returns: Any = attrs.field(hash=False)
+
+
+class Definition(Protocol[P, R_co]):
+    """A workflow, as far as whoever spawns it has to know."""
+
+    @property
+    def name(self) -> str:
+        """The registered name."""
+
+    @property
+    def parameters(self) -> Parameters:
+        """How its arguments are recorded."""
+
+    @property
+    def result_type(self) -> Any:
+        """What its value is recorded as."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> WorkflowBody[R_co]:
+        """Make a body."""
+
+
+@attrs.frozen
+class Child(Command[T_co]):
+    """Another instance that was spawned; made by `spawn_child`.
+
+    Yield it to wait for its result. Its failure raises `ChildFailed`, its cancellation
+    `ChildCancelled`. Not waiting for it leaves it alone.
+    """
+
+    workflow: str
+    id: str
+    returns: Any = attrs.field(hash=False)
+
+    @property
+    def key(self) -> str:
+        """The identity as one text, of which journal names are made."""
+        return joined(self.workflow, self.id)
+
+
+@attrs.frozen(hash=False)
+class SpawnChild(Command[Child[T_co]]):
+    """Start an instance, or attach to it; the answer is its handle."""
+
+    definition: Definition[..., Any]
+    id: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+    @property
+    def child(self) -> Child[T_co]:
+        """The handle."""
+        return Child(self.definition.name, self.id, self.definition.result_type)
+
+
+@attrs.frozen
+class CancelChild(Command[None]):
+    """End a child now, unless it has ended; its waiters are told."""
+
+    child: Child[Any]
 
 
 @attrs.frozen

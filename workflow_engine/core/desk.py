@@ -20,16 +20,22 @@ from workflow_engine.core.codec import Codec
 from workflow_engine.core.commands import (
     Await,
     Awakeable,
+    CancelChild,
+    Child,
     Chosen,
     Command,
     OpenAwakeable,
     Sleep,
+    SpawnChild,
     Step,
 )
 from workflow_engine.core.failure import rebuild
 from workflow_engine.core.identity import (
     AWAKEABLE_ID_PREFIX,
     AWAKEABLE_PREFIX,
+    CHILD_CANCEL_PREFIX,
+    CHILD_ID_PREFIX,
+    CHILD_PREFIX,
     PATCH_PREFIX,
     SLEEP_PREFIX,
 )
@@ -38,9 +44,11 @@ from workflow_engine.core.journal import (
     STEP_KINDS,
     WAKE_KINDS,
     Draft,
+    EndChild,
     Entry,
     Kind,
     NewAwakeable,
+    NewChild,
 )
 from workflow_engine.core.outcome import Answer, Returned, Thrown
 from workflow_engine.core.requests import Wait
@@ -61,7 +69,7 @@ from workflow_engine.errors import (
 )
 
 
-WAITS = (Await, Sleep, Awakeable)
+WAITS = (Await, Sleep, Awakeable, Child)
 """Commands that are answered from outside."""
 
 
@@ -307,6 +315,35 @@ class Desk:
         self._wait(branch, AWAKEABLE_PREFIX + awakeable.label)
         return None
 
+    def _spawn_child(self, branch: Branch, command: SpawnChild[Any]) -> None:
+        child = command.child
+        name = CHILD_ID_PREFIX + child.key
+        self.context.codec.check(child.returns)
+        self._use_once(name, branch, "a step")
+        if name not in self._recorded:
+            text = command.definition.parameters.encode(
+                self.context.codec, child.workflow, command.args, command.kwargs
+            )
+            result_name = CHILD_PREFIX + child.key
+            deed = NewChild(child.workflow, child.id, text, result_name)
+            self.chosen.append(Draft(Kind.STEP_OK, name, "null", deed=deed))
+        self._wait(branch, name)
+
+    def _child(self, branch: Branch, child: Child[Any]) -> Answer | None:
+        if branch.cancellation is not None:
+            return self._cancel_again(branch)
+        self._wait(branch, CHILD_PREFIX + child.key)
+        return None
+
+    def _cancel_child(self, branch: Branch, command: CancelChild) -> None:
+        child = command.child
+        name = CHILD_CANCEL_PREFIX + child.key
+        if name not in self._recorded and name not in self._used:
+            deed = EndChild(child.workflow, child.id)
+            self.chosen.append(Draft(Kind.STEP_OK, name, "null", deed=deed))
+        self._used[name] = ("a step", whereabouts(branch.body))
+        self._wait(branch, name)
+
     def _await(self, branch: Branch, wait: Await[Any]) -> Answer | None:
         if branch.cancellation is not None:
             return self._cancel_again(branch)
@@ -416,11 +453,11 @@ class Desk:
 def _type_of(command: Command[Any]) -> Any:
     if isinstance(command, Step):
         return command.result_type
-    if isinstance(command, Await | Awakeable):
+    if isinstance(command, Await | Awakeable | Child):
         return command.returns
     if isinstance(command, OpenAwakeable):
         return str
-    if isinstance(command, Sleep):
+    if isinstance(command, Sleep | SpawnChild | CancelChild):
         return type(None)
     assert isinstance(command, Chosen)
     return command.declared
@@ -430,6 +467,8 @@ def _handle(value: Any, command: Command[Any]) -> Any:
     """What a body gets of a recorded value: a handle, for what is waited for later."""
     if isinstance(command, OpenAwakeable):
         return Awakeable(value, command.label, command.returns)
+    if isinstance(command, SpawnChild):
+        return command.child
     return value
 
 
@@ -449,6 +488,9 @@ PERFORMERS: dict[type, Performer] = {
     Sleep: Desk._sleep,
     OpenAwakeable: Desk._open_awakeable,
     Awakeable: Desk._awakeable,
+    SpawnChild: Desk._spawn_child,
+    Child: Desk._child,
+    CancelChild: Desk._cancel_child,
     Chosen: Desk._chosen,
     commands.Patch: Desk._patch,
     commands.CurrentWorkflow: Desk._current_workflow,

@@ -37,6 +37,10 @@ RECORDED_ERRORS: dict[str, type[WorkflowError]] = {
     for type_ in (
         errors.AwakeableCancelled,
         errors.AwakeableRejected,
+        errors.ChildCancelled,
+        errors.ChildFailed,
+        errors.ChildOwned,
+        errors.InputConflict,
         errors.JournalEncodeError,
         errors.ForgottenYieldFrom,
         errors.UnresolvedAnnotation,

@@ -25,6 +25,8 @@ SLEEP_PREFIX = "sleep:"
 AWAKEABLE_PREFIX = "awk:"
 AWAKEABLE_ID_PREFIX = "awkid:"
 CHILD_PREFIX = "child:"
+CHILD_ID_PREFIX = "childid:"
+CHILD_CANCEL_PREFIX = "childcancel:"
 
 RESERVED_PREFIXES = (
     "__workflow_",
@@ -32,6 +34,8 @@ RESERVED_PREFIXES = (
     AWAKEABLE_PREFIX,
     AWAKEABLE_ID_PREFIX,
     CHILD_PREFIX,
+    CHILD_ID_PREFIX,
+    CHILD_CANCEL_PREFIX,
     PATCH_PREFIX,
     "message:",
     "timeout:",

@@ -14,7 +14,8 @@ from __future__ import annotations
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 
-def _join(*parts: str) -> str:
+def joined(*parts: str) -> str:
+    """Parts as one text, such that no two lists of parts give the same."""
     return ":".join(part.replace("%", "%25").replace(":", "%3A") for part in parts)
 
 
@@ -27,7 +28,7 @@ def entry_id(
     there are any, it is a part of its own.
     """
     again = (str(superseded),) if superseded else ()
-    name = "keiro:workflow:" + _join(workflow, id, str(generation), key, *again)
+    name = "keiro:workflow:" + joined(workflow, id, str(generation), key, *again)
     return str(uuid5(NAMESPACE_URL, name))
 
 
@@ -40,7 +41,7 @@ def idempotency_key(
     that a collected and reused workflow id never repeats a key.
     """
     return str(
-        uuid5(UUID(hex=incarnation), _join(str(generation), step, str(superseded)))
+        uuid5(UUID(hex=incarnation), joined(str(generation), step, str(superseded)))
     )
 
 

@@ -70,7 +70,29 @@ class NewAwakeable:
     id: str = ""
 
 
-Deed: TypeAlias = NewAwakeable
+@attrs.frozen
+class NewChild:
+    """An entry's other half: an instance is started, or attached to.
+
+    ``result_name`` is the journal name under which its end is delivered.
+    """
+
+    workflow: str
+    id: str
+    input: str
+    result_name: str
+    incarnation: str = ""
+
+
+@attrs.frozen
+class EndChild:
+    """An entry's other half: an instance is cancelled."""
+
+    workflow: str
+    id: str
+
+
+Deed: TypeAlias = NewAwakeable | NewChild | EndChild
 
 
 @attrs.frozen

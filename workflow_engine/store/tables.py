@@ -67,6 +67,7 @@ class Tables:
         snapshots: the live entries of a generation's first positions, in one value.
         timers: one row a sleep that is not over.
         awakeables: one row an awakeable, the authority on how it was settled.
+        children: one row a child that a generation of a parent has attached to.
         schema_compat: one row that says which code may use this database.
     """
 
@@ -76,6 +77,7 @@ class Tables:
     snapshots: Table
     timers: Table
     awakeables: Table
+    children: Table
     schema_compat: Table
 
 
@@ -90,6 +92,7 @@ def tables_for(schema: str | None) -> Tables:
         snapshots=_snapshots(metadata),
         timers=_timers(metadata),
         awakeables=_awakeables(metadata),
+        children=_children(metadata),
         schema_compat=_schema_compat(metadata),
     )
 
@@ -256,6 +259,21 @@ def _awakeables(metadata: MetaData) -> Table:
         Column("created_at", BigInteger, nullable=False),
         Column("settled_at", BigInteger),
         Index(None, "instance_id", "generation"),
+    )
+
+
+def _children(metadata: MetaData) -> Table:
+    return Table(
+        "wf_children",
+        metadata,
+        Column("parent_id", BigInteger, nullable=False),
+        Column("generation", Integer, nullable=False),
+        # The journal name under which the child's end is delivered.
+        Column("step_name", NAME, nullable=False),
+        Column("child_id", BigInteger, nullable=False),
+        Column("created_at", BigInteger, nullable=False),
+        PrimaryKeyConstraint("parent_id", "generation", "step_name"),
+        Index(None, "child_id"),
     )
 
 

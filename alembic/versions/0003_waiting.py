@@ -1,4 +1,4 @@
-"""Timers and awakeables: when sleeping instances wake, and who else may wake them."""
+"""Timers, awakeables and children: what wakes an instance."""
 
 from __future__ import annotations
 
@@ -59,11 +59,27 @@ def upgrade() -> None:
         ["instance_id", "generation"],
         schema=schema,
     )
+    op.create_table(
+        "wf_children",
+        sa.Column("parent_id", sa.BigInteger, nullable=False),
+        sa.Column("generation", sa.Integer, nullable=False),
+        sa.Column("step_name", NAME, nullable=False),
+        sa.Column("child_id", sa.BigInteger, nullable=False),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.PrimaryKeyConstraint(
+            "parent_id", "generation", "step_name", name=op.f("pk_wf_children")
+        ),
+        schema=schema,
+    )
+    op.create_index(
+        op.f("ix_wf_children_child_id"), "wf_children", ["child_id"], schema=schema
+    )
     set_oldest_code(schema, OLDEST_CODE)
 
 
 def downgrade() -> None:
     schema = op.get_context().version_table_schema
+    op.drop_table("wf_children", schema=schema)
     op.drop_table("wf_awakeables", schema=schema)
     op.drop_table("wf_timers", schema=schema)
     set_oldest_code(schema, "0001")

@@ -1,0 +1,92 @@
+"""The table ``wf_children``: which generation of which parent waits for which child."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import attrs
+from sqlalchemy import BigInteger, Insert, Select, bindparam, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from workflow_engine.store.journal import Stream
+from workflow_engine.store.now import now_in
+from workflow_engine.store.tables import Tables
+from workflow_engine.store.unit_of_work import UnitOfWork
+
+
+@attrs.frozen
+class Link:
+    """A parent's generation that attached to a child."""
+
+    parent: int
+    generation: int
+    name: str
+    child: int
+
+
+class Children:
+    """Statements of ``wf_children``."""
+
+    def __init__(self, tables: Tables, dialect: str) -> None:
+        self._table = tables.children
+        self._c = tables.children.c
+        self._dialect = dialect
+        self._now = now_in(dialect)
+
+    def attach(
+        self, work: UnitOfWork, parent: Stream, name: str, child: int
+    ) -> None:
+        """Link a child to a generation, unless it is linked."""
+        work.run(
+            self._attach,
+            parent_id=parent.instance,
+            generation=parent.generation,
+            step_name=name,
+            child_id=child,
+        )
+
+    @cached_property
+    def _attach(self) -> Insert:
+        dialect = sqlite if self._dialect == "sqlite" else postgresql
+        given: dict[str, Any] = {
+            column.name: bindparam(column.name, type_=column.type)
+            for column in self._c
+            if column.name != "created_at"
+        }
+        statement: Insert = (
+            dialect.insert(self._table)
+            .values(given | {"created_at": self._now})
+            .on_conflict_do_nothing()
+        )
+        return statement
+
+    def links_to(self, work: UnitOfWork, child: int) -> list[Link]:
+        """Who has attached to a child, by ascending parent."""
+        rows = work.run(self._links_to, child_is=child)
+        return [_read(row) for row in rows]
+
+    @cached_property
+    def _links_to(self) -> Select[Any]:
+        child = self._c.child_id == bindparam("child_is", type_=BigInteger)
+        return select(*self._c).where(child).order_by(self._c.parent_id)
+
+    def links_of(self, work: UnitOfWork, parent: Stream) -> list[Link]:
+        """What a generation has attached to."""
+        rows = work.run(
+            self._links_of,
+            parent_is=parent.instance,
+            generation_is=parent.generation,
+        )
+        return [_read(row) for row in rows]
+
+    @cached_property
+    def _links_of(self) -> Select[Any]:
+        return select(*self._c).where(
+            self._c.parent_id == bindparam("parent_is"),
+            self._c.generation == bindparam("generation_is"),
+        )
+
+
+def _read(row: Any) -> Link:
+    return Link(row.parent_id, row.generation, row.step_name, row.child_id)

@@ -1,0 +1,206 @@
+"""Parents and children: spawning, and telling parents that a child has ended.
+
+A child's end is delivered in the transaction that ends it. It looks for parents after
+the child's row is locked, and whoever attaches locks that row too, so no end is missed.
+Rows of parents and children are locked in the order of their numbers: a transaction that
+finds that it would have to break the order is given up, and made again with those rows
+locked first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+import attrs
+
+from workflow_engine.core.failure import Reason, record_of
+from workflow_engine.core.journal import Draft, EndChild, Kind, NewAwakeable, NewChild
+from workflow_engine.core.lifecycle import Status
+from workflow_engine.core.ports import Instance, Key, NewInstance
+from workflow_engine.errors import (
+    ChildCancelled,
+    ChildFailed,
+    ChildOwned,
+    InputConflict,
+    StoreUnavailable,
+)
+from workflow_engine.store.children import Link
+from workflow_engine.store.ledger import Locked
+from workflow_engine.store.room import Room
+from workflow_engine.store.unit_of_work import UnitOfWork
+
+T = TypeVar("T")
+
+
+class OutOfOrder(Exception):
+    """These rows have to be locked first. The transaction is lost."""
+
+    def __init__(self, instances: Iterable[int]) -> None:
+        super().__init__(*instances)
+        self.instances = frozenset(instances)
+
+
+class Family(Room):
+    """The part of the store that knows parents from children."""
+
+    # --- the order of locks ---
+
+    def _in_order(self, attempt: Callable[[frozenset[int]], T]) -> T:
+        """Make a transaction, again and again until it locks rows in their order.
+
+        ``attempt`` is given the rows to lock before all others.
+        """
+        first: frozenset[int] = frozenset()
+        while True:
+            try:
+                return attempt(first)
+            except OutOfOrder as found:
+                first |= found.instances
+
+    def _lock_first(self, work: UnitOfWork, instances: frozenset[int]) -> None:
+        for instance in sorted(instances):
+            self._instances.lock_by_id(work, instance)
+
+    # --- the end of a child ---
+
+    def _tell_parents(
+        self, work: UnitOfWork, child: int, first: frozenset[int]
+    ) -> None:
+        """Deliver the end of a child, whose row this transaction has locked.
+
+        Raises:
+            OutOfOrder: a parent with a lower number is not among the rows in ``first``.
+        """
+        links = self._children.links_to(work, child)
+        if not links:
+            return
+        row = self._instances.find_by_id(work, child)
+        if row is None or not row.instance.status.is_ended:
+            return
+        early = {link.parent for link in links if link.parent < child} - first
+        if early:
+            raise OutOfOrder({*early, *first, child})
+        for link in links:
+            parent = self._instances.lock_by_id(work, link.parent)
+            if parent is not None and _is_current(parent.instance, link):
+                self._add(work, parent, [ending_draft(link.name, row.instance)])
+
+    def _tell_of_children(self, work: UnitOfWork, parent: Locked) -> Locked:
+        """Deliver to a revived parent the ends it has missed."""
+        for link in self._children.links_of(work, parent.stream):
+            child = self._instances.find_by_id(work, link.child)
+            if child is not None and child.instance.status.is_ended:
+                draft = ending_draft(link.name, child.instance)
+                parent = self._add(work, parent, [draft])
+        return parent
+
+    # --- what goes with an entry ---
+
+    def _undertake(
+        self, work: UnitOfWork, row: Locked, drafts: Sequence[Draft]
+    ) -> list[Draft]:
+        """Start or attach to the children of drafts; the drafts as they came out."""
+        final: list[Draft] = []
+        for draft in drafts:
+            if isinstance(draft.deed, NewChild):
+                final += self._spawn(work, row, draft, draft.deed)
+            else:
+                final.append(draft)
+        return final
+
+    def _spawn(
+        self, work: UnitOfWork, parent: Locked, draft: Draft, deed: NewChild
+    ) -> list[Draft]:
+        key = Key(deed.workflow, deed.id)
+        new = NewInstance(deed.input, deed.incarnation)
+        child = self._instances.insert(work, key, new)
+        if child is None:
+            found = self._instances.find(work, key)
+            if found is not None and found.instance.instance < parent.instance.instance:
+                # Locked by `_lock_first` already, or else out of order.
+                self._require(found.instance.instance, work)
+            child = self._instances.lock(work, key)
+            if child is None:
+                raise StoreUnavailable(problem="the child is being deleted")
+            refusal = self._refuse(work, parent, child, deed)
+            if refusal is not None:
+                return [attrs.evolve(draft, kind=Kind.STEP_FAILED, payload=refusal)]
+        instance = child.instance
+        self._children.attach(work, parent.stream, deed.result_name, instance.instance)
+        if not instance.status.is_ended:
+            return [draft]
+        return [draft, ending_draft(deed.result_name, instance)]
+
+    def _require(self, instance: int, work: UnitOfWork) -> None:
+        if instance not in work.locked_first:
+            raise OutOfOrder({instance})
+
+    def _refuse(
+        self, work: UnitOfWork, parent: Locked, child: Locked, deed: NewChild
+    ) -> str | None:
+        """The record of why a parent may not attach to what exists; None if it may."""
+        mine = parent.instance.instance
+        links = self._children.links_to(work, child.instance.instance)
+        itself = child.instance.instance == mine
+        if itself or any(link.parent != mine for link in links):
+            return record_of(ChildOwned(workflow=deed.workflow, id=deed.id))
+        if child.instance.input != deed.input:
+            conflict = InputConflict(
+                workflow=deed.workflow, id=deed.id, differing="its arguments"
+            )
+            return record_of(conflict)
+        return None
+
+    def _do_deeds(self, work: UnitOfWork, row: Locked, drafts: Sequence[Draft]) -> None:
+        """Do what goes with entries that have just been recorded."""
+        opened = [d.deed for d in drafts if isinstance(d.deed, NewAwakeable)]
+        if opened:
+            self._awakeables.register(work, row.stream, opened)
+        for draft in drafts:
+            if isinstance(draft.deed, EndChild):
+                self._end_child(work, row, draft.deed)
+
+    def _end_child(self, work: UnitOfWork, parent: Locked, deed: EndChild) -> None:
+        found = self._instances.find(work, Key(deed.workflow, deed.id))
+        if found is None or found.instance.status.is_ended:
+            return
+        number = found.instance.instance
+        if number < parent.instance.instance:
+            self._require(number, work)
+        child = self._instances.lock_by_id(work, number)
+        if child is None or child.instance.status.is_ended:
+            return
+        self._cancel_row(work, child)
+        first = work.locked_first | {parent.instance.instance}
+        self._tell_parents(work, number, first)
+
+    def _cancel_row(self, work: UnitOfWork, row: Locked) -> Locked:
+        """Write the cancelled marker of a live instance, and end it."""
+        marker = Draft(Kind.CANCELLED, None, None)
+        self._insert(work, row.stream, row.instance.position, [marker])
+        return self._instances.cancel(work, row)
+
+
+def ending_draft(name: str, child: Instance) -> Draft:
+    """The wake by which an ended child is delivered."""
+    key = child.key
+    if child.status is Status.COMPLETED:
+        return Draft(Kind.WAKE, name, child.result or "null")
+    if child.status is Status.CANCELLED:
+        cancelled = ChildCancelled(workflow=key.workflow, id=key.id)
+        return Draft(Kind.WAKE_FAILED, name, record_of(cancelled))
+    reason = Reason.decode(child.last_error)
+    failed = ChildFailed(
+        workflow=key.workflow,
+        id=key.id,
+        reason=reason.reason,
+        type=reason.type,
+        message=reason.message,
+        remote_traceback=reason.traceback,
+    )
+    return Draft(Kind.WAKE_FAILED, name, record_of(failed))
+
+
+def _is_current(parent: Instance, link: Link) -> bool:
+    return not parent.status.is_ended and parent.generation == link.generation
