@@ -179,7 +179,9 @@ class Commits:
                 return _AT_THE_CEILING if failed or done is None else done
             case Refused(instance):
                 codec = self._equipment.codec
-                return ending_of(instance, self._workflow, codec) or Lost()
+                # Not ended and yet refused: the generation has been rotated away from.
+                rotated = ContinuedAsNew(self._lease.generation + 1)
+                return ending_of(instance, self._workflow, codec) or rotated
             case Fenced() if again and done is not None:
                 return done
             case Fenced():
