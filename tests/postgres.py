@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,6 +32,20 @@ FAST = {
     "max_connections": "200",
     "shared_buffers": "'64MB'",
 }
+
+GUARD = """
+import os, pathlib, shutil, signal, sys, time
+sys.stdin.read()  # ends with the process that holds the other end, however that ends
+folder = pathlib.Path(sys.argv[1])
+try:
+    server = int((folder / "data" / "postmaster.pid").read_text().split()[0])
+    os.kill(server, signal.SIGQUIT)
+    while True:
+        time.sleep(0.05)
+        os.kill(server, 0)
+except (FileNotFoundError, ProcessLookupError):
+    shutil.rmtree(folder, ignore_errors=True)
+"""
 
 _numbers = itertools.count(1)
 
@@ -107,6 +122,12 @@ def running(settings: Mapping[str, str] = FAST) -> Iterator[Server]:
 
     pgdata = base / "data"
     pgdata.mkdir()
+    # A test run that is killed leaves no server behind.
+    guard = subprocess.Popen(
+        [sys.executable, "-c", GUARD, str(base)],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+    )
     process = Tuned(pgdata, cleanup_mode="delete")
     try:
         server = Server(process.get_postmaster_info().socket_dir)
@@ -118,4 +139,4 @@ def running(settings: Mapping[str, str] = FAST) -> Iterator[Server]:
         server.close()
     finally:
         process.cleanup()
-        shutil.rmtree(base, ignore_errors=True)
+        guard.communicate()

@@ -390,8 +390,8 @@ class StepFailed(WorkflowError):
 class WakeFailed(WorkflowError):
     """what is waited for will not come
 
-    Thrown into the body that waits. Like a step's failure it is recorded, and final when
-    the body lets it out.
+    Thrown into the body that waits. Like a step's failure it is recorded, and final
+    when the body lets it out.
     """
 
 

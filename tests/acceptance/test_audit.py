@@ -25,7 +25,13 @@ from ..examples import EXAMPLES, environment, load
 EXAMPLE = EXAMPLES / "audit_packages.py"
 DYING = Path(__file__).with_name("dying_audit.py")
 
-DISTRIBUTIONS = 48
+NAMES = [f"d{number:03}-{'with-a-long-name' * 6}" for number in range(120)]
+"""Long, so that a child is never far ahead of us: what it says fills its pipe, and it
+waits until we read. At most some 35 lines fit."""
+
+PIPE = 4096
+"""Bytes. The smallest there is."""
+
 PATIENCE = 60.0
 """Seconds after which a child that says nothing is given up."""
 
@@ -67,13 +73,12 @@ class Audit:
 def site(tmp_path: Path) -> Path:
     """A site-packages with many small distributions, one of them damaged."""
     site = tmp_path / "site-packages"
-    for number in range(DISTRIBUTIONS):
-        name = f"d{number:02}"
+    for name in NAMES:
         files = {f"{name}/__init__.py": b"", f"{name}/code.py": name.encode() * 99}
-        install(site, name, f"1.{number}", files)
-    (site / "d07" / "code.py").write_bytes(b"something else")
-    (site / "d11" / "code.py").unlink()
-    (site / "d13" / "extra.py").write_bytes(b"nobody knows me")
+        install(site, name, "1.0", files)
+    (site / NAMES[7] / "code.py").write_bytes(b"something else")
+    (site / NAMES[11] / "code.py").unlink()
+    (site / NAMES[13] / "extra.py").write_bytes(b"nobody knows me")
     return site
 
 
@@ -86,6 +91,7 @@ def started(command: list[str], cwd: Path) -> Iterator[subprocess.Popen[str]]:
         env=environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        pipesize=PIPE,
         text=True,
     ) as process:
         overdue = threading.Timer(PATIENCE, process.terminate)
@@ -164,7 +170,7 @@ def check_journals(killed: Audit, whole: Audit) -> None:
             steps = [entry.step for entry in journal if entry.step is not None]
             assert steps == [
                 "list distributions",
-                *(f"verify d{number:02} 1.{number}" for number in range(DISTRIBUTIONS)),
+                *(f"verify {name} 1.0" for name in NAMES),
                 "write report",
             ]
             assert all(entry.live for entry in journal if entry.step is not None)
@@ -182,7 +188,7 @@ def test_a_report_whose_step_was_not_recorded_is_written_again(
     database_url: str, site: Path, tmp_path: Path
 ) -> None:
     audit = Audit(database_url, site, tmp_path / "report.json", "audit")
-    writing = ("after_step", DISTRIBUTIONS + 2)
+    writing = ("after_step", len(NAMES) + 2)
 
     run_until_killed(audit, writing, tmp_path)
     written = audit.report.read_bytes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import shlex
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -49,8 +50,8 @@ class Where:
         may_create: bool = False,
         options: RunOptions | None = None,
         observer: Observer | None = None,
-    ) -> Engine:
-        """An engine on it.
+    ) -> AbstractContextManager[Engine]:
+        """An engine on it, closed at the end whatever happens.
 
         Raises:
             StoreRefused: an SQLite file that does not exist, unless ``may_create``.
@@ -58,13 +59,14 @@ class Where:
         """
         from workflow_engine.runtime.engine import Engine
 
-        return Engine(
+        engine = Engine(
             self._checked(may_create),
             schema=self.schema,
             workflows=workflows,
             options=options,
             observer=observer,
         )
+        return closing(engine)
 
     def database(self, *, may_create: bool = False) -> Database:
         """The database alone. Raises as `engine` does."""

@@ -11,6 +11,7 @@ import click
 
 from workflow_engine.cli.output import quiet_output
 from workflow_engine.cli.report import one_line
+from workflow_engine.core import identity
 from workflow_engine.telemetry.events import (
     Event,
     RunEnded,
@@ -61,6 +62,8 @@ class Progress:
                 self._generation = generation
             case StepStarted(step=step):
                 self.begin(step)
+            case StepRecorded(step=identity.SEED):
+                pass  # the engine's own, recorded when a generation begins
             case StepRecorded(step=step, ok=ok):
                 self.recorded += 1
                 self.end(step)

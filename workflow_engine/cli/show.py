@@ -80,11 +80,8 @@ def _facts(
     cause = _find_cause(entries)
     if cause and found.status is Status.FAILED:
         yield "because of", f"the recorded outcome of {cause}"
-    counts = (
-        ("attempts", found.attempts, "crashes since it last moved on"),
-        ("takeovers", found.takeovers, "leases ran out since it last moved on"),
-    )
-    yield from ((title, f"{count} {what}") for title, count, what in counts if count)
+    counts = (("attempts", found.attempts), ("takeovers", found.takeovers))
+    yield from ((t, f"{count} since it last moved on") for t, count in counts if count)
     yield "started", f"{relative(found.created_at, now)} ({instant(found.created_at)})"
     yield "changed", f"{relative(found.updated_at, now)} ({instant(found.updated_at)})"
     texts = (

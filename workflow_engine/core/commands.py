@@ -28,8 +28,8 @@ from workflow_engine.core.identity import (
     check_name,
     check_step_name,
 )
-from workflow_engine.core.inference import infer_type
 from workflow_engine.core.ids import joined
+from workflow_engine.core.inference import infer_type
 from workflow_engine.core.signature import Parameters, result_type
 
 T = TypeVar("T")
@@ -235,8 +235,8 @@ class Await(Command[T_co]):
 
 @attrs.frozen
 class StartTimer:
-    """How a sleep is armed: due ``delay`` microseconds after it is first recorded, or at
-    ``due``, microseconds since 1970-01-01 UTC. A timer once started never moves."""
+    """How a sleep is armed: due ``delay`` microseconds after it is first recorded, or
+    at ``due``, microseconds since 1970-01-01 UTC. A timer once started never moves."""
 
     delay: int = 0
     due: int | None = None

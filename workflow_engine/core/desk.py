@@ -68,7 +68,6 @@ from workflow_engine.errors import (
     ValueProblem,
 )
 
-
 WAITS = (Await, Sleep, Awakeable, Child)
 """Commands that are answered from outside."""
 

@@ -62,10 +62,7 @@ def describe(error: BaseException) -> dict[str, Any]:
 def capture(error: BaseException, step: Step[Any]) -> str:
     """The record of what ``step`` raised, as ASCII JSON."""
     record = describe(error)
-    if (
-        isinstance(error, AuthorError)
-        and type(error).__name__ in RECORDED_ERRORS
-    ):
+    if isinstance(error, AuthorError) and type(error).__name__ in RECORDED_ERRORS:
         record["author"] = type(error).__name__
         record["facts"] = error.facts
     elif type(error) in step.raised:

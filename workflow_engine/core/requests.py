@@ -1,7 +1,7 @@
 """The conversation between the interpreter and a driver: requests out, answers in.
 
-At most one commit (`Append`, `ArmWaits`, `Park`, `Finish`, `Rotate`, `Crash`, `Block`) is
-outstanding at a time, and any number of `Perform`.
+At most one commit (`Append`, `ArmWaits`, `Park`, `Finish`, `Rotate`, `Crash`, `Block`)
+is outstanding at a time, and any number of `Perform`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ import attrs
 
 from workflow_engine.core import requests
 from workflow_engine.core.failure import Reason
-from workflow_engine.core.journal import Draft, NewAwakeable, Prefix
+from workflow_engine.core.journal import Draft, NewAwakeable, NewChild, Prefix
 from workflow_engine.core.lifecycle import Status
 from workflow_engine.core.outcome import (
     Cancelled,
@@ -193,7 +193,9 @@ class Commits:
                 return _AT_THE_CEILING if failed or done is None else done
             case Refused(instance):
                 codec = self._equipment.codec
-                return ending_of(instance, self._workflow, codec) or Lost()
+                # Not ended and yet refused: the generation has been rotated away from.
+                rotated = ContinuedAsNew(self._lease.generation + 1)
+                return ending_of(instance, self._workflow, codec) or rotated
             case Fenced() if again and done is not None:
                 return done
             case Fenced():
@@ -218,12 +220,17 @@ class Commits:
 
 
 def _named(draft: Draft) -> Draft:
-    """Give a new awakeable its id: chance is no business of the interpreter."""
-    if not isinstance(draft.deed, NewAwakeable):
-        return draft
-    id = secrets.token_hex(16)
-    deed = attrs.evolve(draft.deed, id=id)
-    return attrs.evolve(draft, payload=json.dumps(id), deed=deed)
+    """Draw what has to be random: chance is no business of the interpreter."""
+    match draft.deed:
+        case NewAwakeable() as deed:
+            id = secrets.token_hex(16)
+            deed = attrs.evolve(deed, id=id)
+            return attrs.evolve(draft, payload=json.dumps(id), deed=deed)
+        case NewChild() as child:
+            child = attrs.evolve(child, incarnation=secrets.token_hex(16))
+            return attrs.evolve(draft, deed=child)
+        case _:
+            return draft
 
 
 _AT_THE_CEILING = Failed("")

@@ -17,41 +17,27 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 import attrs
 
 from workflow_engine.core.codec import Codec
+from workflow_engine.core.durations import microseconds
 from workflow_engine.core.outcome import ContinuedAsNew, Ending
-from workflow_engine.core.ports import Claim, Ended, Held, Missing
 from workflow_engine.errors import (
     EngineClosed,
-    LeaseHeld,
-    LeaseLost,
     StoreRefused,
-    UnknownPatch,
 )
-from workflow_engine.core.durations import microseconds, to_datetime
 from workflow_engine.runtime.clock import Clock, SystemClock
-from workflow_engine.runtime.endings import (
-    Blocked,
-    Crashed,
-    Interrupted,
-    Lost,
-    ending_of,
-)
+from workflow_engine.runtime.direct import DirectRun
 from workflow_engine.runtime.equipment import Equipment
-from workflow_engine.runtime.execution import execute
 from workflow_engine.runtime.handle import Handle
 from workflow_engine.runtime.lease import Heartbeat
 from workflow_engine.runtime.options import RunOptions
 from workflow_engine.runtime.outside import Named, Outside, key_of
-from workflow_engine.runtime.owner import Owner, is_provably_dead, shown
-from workflow_engine.runtime.persistence import persist
+from workflow_engine.runtime.owner import Owner
 from workflow_engine.runtime.points import NOWHERE, Points
 from workflow_engine.runtime.registry import Registry, Workflow
 from workflow_engine.runtime.resume import Worker, WorkerOptions
 from workflow_engine.runtime.starting import (
-    Order,
     Starting,
     check_declarations,
     place_order,
-    refuse_conflict,
 )
 from workflow_engine.store import schema as schemas
 from workflow_engine.store.database import Database, Source
@@ -60,9 +46,7 @@ from workflow_engine.telemetry.events import Observer
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-DIRECT_LEASE = 60_000_000
-"""Microseconds `Engine.run` leases an instance for; the heartbeat renews it."""
+T = TypeVar("T")
 
 URL_VARIABLE = "WORKFLOW_ENGINE_URL"
 SCHEMA_VARIABLE = "WORKFLOW_ENGINE_SCHEMA"
@@ -292,8 +276,9 @@ class Engine(Outside):
         """
         equipment = self._equip()
         order = place_order(equipment, workflow, id, args, kwargs)
+        direct = DirectRun(equipment, order)
         while True:
-            ending = self._run_generation(equipment, order)
+            ending = direct.run_generation()
             if not isinstance(ending, ContinuedAsNew) or not equipment.options.follow:
                 return ending
 
@@ -344,72 +329,3 @@ class Engine(Outside):
         for definition in equipment.registry:
             check_declarations(equipment.codec, definition)
         return Worker(equipment, options)
-
-    def _run_generation(self, equipment: Equipment, order: Order) -> Ending[Any]:
-        since = equipment.clock.monotonic()
-        claimed = self._claim(equipment, order)
-        if isinstance(claimed, Ended):
-            refuse_conflict(equipment, order, claimed.instance)
-            ended = ending_of(claimed.instance, order.workflow, equipment.codec)
-            assert ended is not None
-            return ended
-        self._refuse(equipment, order, claimed)
-        ending, _ = execute(
-            equipment,
-            claimed,
-            DIRECT_LEASE,
-            since,
-            max_attempts=None,
-            stop=threading.Event(),
-        )
-        match ending:
-            case Crashed(error) | Blocked(error):
-                raise error
-            case Lost() | Interrupted():
-                raise LeaseLost(workflow=order.key.workflow, id=order.key.id)
-        return ending
-
-    def _claim(self, equipment: Equipment, order: Order) -> Claim | Ended:
-        store, key = equipment.store, order.key
-        deadline = equipment.clock.monotonic() + DIRECT_LEASE / 1e6
-        patches = equipment.options.active_patches
-        while True:
-            answer, _ = persist(
-                lambda: store.claim(
-                    key, equipment.owner, DIRECT_LEASE, patches, order.new
-                ),
-                f"claim of {key.workflow!r}, {key.id!r}",
-                equipment.clock,
-                give_up=lambda: equipment.clock.monotonic() > deadline,
-            )
-            match answer:
-                case Missing():
-                    assert order.problem is not None  # else it was created
-                    raise order.problem
-                case Held(owner, until) if not is_provably_dead(owner):
-                    raise LeaseHeld(
-                        workflow=key.workflow,
-                        id=key.id,
-                        owner=shown(owner),
-                        until=to_datetime(until),
-                    )
-                case Held(owner, _):
-                    store.expire([owner])
-                case _:
-                    return answer
-
-    def _refuse(self, equipment: Equipment, order: Order, claim: Claim) -> None:
-        """Give the lease back if this code or these arguments do not fit."""
-        try:
-            if not claim.created:
-                refuse_conflict(equipment, order, claim.instance)
-            unknown = equipment.options.unknown_patches(claim.instance.patches)
-            if unknown:
-                raise UnknownPatch(
-                    workflow=order.key.workflow,
-                    id=order.key.id,
-                    patches=", ".join(sorted(unknown)),
-                )
-        except Exception:
-            equipment.store.release(claim.lease)
-            raise

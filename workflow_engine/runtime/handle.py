@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
+from workflow_engine.core.durations import microseconds
 from workflow_engine.core.failure import Reason
 from workflow_engine.core.lifecycle import Status
 from workflow_engine.core.ports import Instance, Key
@@ -18,7 +19,6 @@ from workflow_engine.errors import (
     WorkflowCancelled,
     WorkflowFailed,
 )
-from workflow_engine.core.durations import microseconds
 from workflow_engine.runtime.current import CURRENT
 from workflow_engine.runtime.endings import decode_result
 from workflow_engine.runtime.equipment import Equipment

@@ -18,7 +18,7 @@ import threading
 
 import attrs
 
-from workflow_engine.core.ports import Lease, Store
+from workflow_engine.core.ports import Key, Lease, Store
 from workflow_engine.errors import LeaseLost, StoreUnavailable, WorkflowError
 from workflow_engine.runtime.clock import Clock
 from workflow_engine.runtime.points import Points
@@ -80,6 +80,11 @@ class Heartbeat:
         with self._lock:
             if self._held.get(held.lease.instance) is held:
                 del self._held[held.lease.instance]
+
+    def holds(self, key: Key) -> bool:
+        """Whether a run of this engine has the lease of an instance."""
+        with self._lock:
+            return any(held.lease.key == key for held in self._held.values())
 
     def check(self, held: HeldLease) -> None:
         """Do nothing if the lease may be used.

@@ -7,6 +7,7 @@ from typing import Any
 
 from workflow_engine.core.commands import UNDECLARED
 from workflow_engine.core.desk import Context
+from workflow_engine.core.failure import record_of
 from workflow_engine.core.identity import check_name, check_step_name
 from workflow_engine.core.inference import infer_type
 from workflow_engine.core.lifecycle import Status
@@ -18,7 +19,6 @@ from workflow_engine.core.ports import (
     Missing,
     Store,
 )
-from workflow_engine.core.failure import record_of
 from workflow_engine.errors import (
     AwakeableCancelled,
     AwakeableNotFound,
@@ -175,9 +175,10 @@ class Outside:
         seen = equipment.awaited.get(awakeable_id)
         declared = infer_type(value) if seen is None else seen.returns
         label = repr(awakeable_id) if seen is None else repr(seen.label)
-        context = Context("?" if seen is None else seen.workflow, "?", 0, equipment.codec)
-        payload = context.encode(value, declared, f"the value for awakeable {label}")
-        return self._settle(awakeable_id, AwakeableStatus.RESOLVED, payload)
+        context = Context("?" if seen is None else seen.workflow, "?", 0,
+        equipment.codec) payload = context.encode(value, declared, f"the value for
+        awakeable {label}") return self._settle(awakeable_id, AwakeableStatus.RESOLVED,
+        payload)
 
     def reject(self, awakeable_id: str, reason: str) -> bool:
         """Complete an awakeable with a refusal: the wait raises `AwakeableRejected`.

@@ -9,12 +9,12 @@ from typing import Any, overload
 
 import attrs
 
+from workflow_engine.core.durations import to_datetime
 from workflow_engine.core.failure import Reason
 from workflow_engine.core.ids import stream_name
 from workflow_engine.core.journal import MARKER_NAMES, Entry
 from workflow_engine.core.lifecycle import Status
 from workflow_engine.core.ports import Instance
-from workflow_engine.core.durations import to_datetime
 from workflow_engine.runtime.owner import shown
 
 

@@ -72,9 +72,7 @@ class Awakeables:
     def _settle(self) -> Update:
         return (
             update(self._table)
-            .where(
-                self._c.id == bindparam("awakeable_is"), self._c.status == _PENDING
-            )
+            .where(self._c.id == bindparam("awakeable_is"), self._c.status == _PENDING)
             .values(
                 status=bindparam("status_is", type_=self._c.status.type),
                 payload=bindparam("payload_is", type_=self._c.payload.type),

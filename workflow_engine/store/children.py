@@ -34,9 +34,7 @@ class Children:
         self._dialect = dialect
         self._now = now_in(dialect)
 
-    def attach(
-        self, work: UnitOfWork, parent: Stream, name: str, child: int
-    ) -> None:
+    def attach(self, work: UnitOfWork, parent: Stream, name: str, child: int) -> None:
         """Link a child to a generation, unless it is linked."""
         work.run(
             self._attach,

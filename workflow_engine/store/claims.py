@@ -19,16 +19,15 @@ from workflow_engine.core.ports import (
 )
 from workflow_engine.errors import StoreUnavailable
 from workflow_engine.store.discovery import Due
+from workflow_engine.store.family import Family
 from workflow_engine.store.ledger import Locked
-from workflow_engine.store.room import Room
-from workflow_engine.store.unit_of_work import UnitOfWork
 
 _WIDER = 4
 """How many times more candidates than wanted are offered to `Discovery.lock`, which
 passes over those that other workers are taking at this moment."""
 
 
-class Claims(Room):
+class Claims(Family):
     """The part of the store that starts instances and gives leases."""
 
     _turn = 0
@@ -110,7 +109,6 @@ class Claims(Room):
             doomed = [
                 row for row in locked if _is_doomed(row.instance, owner, max_takeovers)
             ]
-            failed = tuple(self._give_up(work, row) for row in doomed)
             free = [row.instance.instance for row in locked if row not in doomed]
             taken = (
                 self._leases.take(work, free, owner, lease, patch_set) if free else []
@@ -118,13 +116,30 @@ class Claims(Room):
         order = {instance: place for place, instance in enumerate(free)}
         taken.sort(key=lambda row: order[row.instance.instance])
         claims = tuple(Claim(row.lease(owner), row.instance) for row in taken)
+        given_up = (self._give_up(row, owner, max_takeovers) for row in doomed)
+        failed = tuple(row for row in given_up if row is not None)
         return Batch(claims, failed, others)
 
-    def _give_up(self, work: UnitOfWork, row: Locked) -> Instance:
-        error = _takeover_error(row.instance.takeovers + 1)
-        marker = Draft(Kind.FAILED, None, error)
-        self._journal.insert(work, row.stream, row.instance.position, [marker])
-        return self._instances.give_up(work, row, error).instance
+    def _give_up(
+        self, found: Locked, owner: str, max_takeovers: int
+    ) -> Instance | None:
+        """Fail an instance that was taken over too often, in a commit of its own."""
+
+        def attempt(first: frozenset[int]) -> Instance | None:
+            with self._write(first) as work:
+                # It may have been claimed, or have ended, since it was found.
+                due = self._discovery.lock(work, [found.instance.instance], 1)
+                row = due[0] if due else None
+                if row is None or not _is_doomed(row.instance, owner, max_takeovers):
+                    return None
+                error = _takeover_error(row.instance.takeovers + 1)
+                marker = Draft(Kind.FAILED, None, error)
+                self._insert(work, row.stream, row.instance.position, [marker])
+                failed = self._instances.give_up(work, row, error).instance
+                self._tell_parents(work, failed.instance)
+                return failed
+
+        return self._in_order(attempt)
 
     # --- many leases ---
 

@@ -7,14 +7,22 @@ from collections.abc import Callable, Collection, Sequence
 import attrs
 
 from workflow_engine.core.identity import RESERVED_PREFIXES, SEED
-from workflow_engine.core.journal import FORMAT, STEP_KINDS, Draft, Entry, Kind
+from workflow_engine.core.journal import (
+    FORMAT,
+    STEP_KINDS,
+    Draft,
+    EndChild,
+    Entry,
+    Kind,
+    NewChild,
+)
 from workflow_engine.core.lifecycle import Status
 from workflow_engine.core.ports import Crashed, Done, Lease, Refusal, Timer
 from workflow_engine.core.requests import Appended, Moved
 from workflow_engine.core.retry import crash_backoff
 from workflow_engine.store.claims import write_patches
 from workflow_engine.store.ledger import Locked
-from workflow_engine.store.protocol import Advanced, Commit, Protocol, check
+from workflow_engine.store.protocol import Advanced, Commit, check
 from workflow_engine.store.unit_of_work import UnitOfWork
 from workflow_engine.store.waiting import Waiting
 
@@ -47,7 +55,7 @@ class Commits(Waiting):
                 known,
                 advance,
                 objection=_moved_from(expect),
-                hopeful=expect is None or expect == known,
+                hopeful=expect in (None, known) and not _concerns_others(drafts),
             )
         )
         if not isinstance(answer, Advanced):
@@ -133,7 +141,7 @@ class Commits(Waiting):
 
         kind = Kind.COMPLETED if completed else Kind.CANCELLED
         marked = [*drafts, Draft(kind, None, payload)]
-        answer = self._commit(Commit[Done](lease, marked, 0, advance))
+        answer = self._commit(Commit[Done](lease, marked, 0, advance, ends=True))
         return Done() if isinstance(answer, Advanced) else answer
 
     def fail(
@@ -148,8 +156,10 @@ class Commits(Waiting):
             return Advanced(position + len(drafts)) if failed else None
 
         marked = [*drafts, Draft(Kind.FAILED, None, payload)]
-        commit = Commit(lease, marked, expect, advance, objection=_moved_from(expect))
-        answer = self._commit(commit)
+        objection = _moved_from(expect)
+        answer = self._commit(
+            Commit(lease, marked, expect, advance, objection=objection, ends=True)
+        )
         return Done() if isinstance(answer, Advanced) else answer
 
     # --- stopping for a while ---
@@ -158,7 +168,19 @@ class Commits(Waiting):
         self, lease: Lease, payload: str, expect: int, max_attempts: int
     ) -> Crashed | Moved | Refusal:
         """See `Store.crash`."""
-        with self._write() as work:
+        return self._in_order(
+            lambda first: self._crash(first, lease, payload, expect, max_attempts)
+        )
+
+    def _crash(
+        self,
+        first: frozenset[int],
+        lease: Lease,
+        payload: str,
+        expect: int,
+        max_attempts: int,
+    ) -> Crashed | Moved | Refusal:
+        with self._write(first) as work:
             row = self._hold(work, lease)
             if not isinstance(row, Locked):
                 return row
@@ -174,6 +196,8 @@ class Commits(Waiting):
                 retry_at = self._progress.crash(work, lease, expect, payload, pause)
             kind = Kind.FAILED if failed else Kind.ATTEMPT
             self._insert(work, row.stream, expect, [Draft(kind, None, payload)])
+            if failed:
+                self._tell_parents(work, lease.instance)
             return Crashed(failed, attempts, retry_at)
 
     def block(
@@ -220,6 +244,11 @@ class Commits(Waiting):
             patch_set = write_patches(patches)
             self._progress.rotate(work, lease, position, len(carried), patch_set)
             return Done()
+
+
+def _concerns_others(drafts: Sequence[Draft]) -> bool:
+    """Whether other instances have to be locked, too."""
+    return any(isinstance(draft.deed, NewChild | EndChild) for draft in drafts)
 
 
 def _moved_from(

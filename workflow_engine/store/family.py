@@ -2,14 +2,14 @@
 
 A child's end is delivered in the transaction that ends it. It looks for parents after
 the child's row is locked, and whoever attaches locks that row too, so no end is missed.
-Rows of parents and children are locked in the order of their numbers: a transaction that
-finds that it would have to break the order is given up, and made again with those rows
-locked first.
+Rows of parents and children are locked in the order of their numbers: a transaction
+that finds that it would have to break the order is given up, and made again with those
+rows locked first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
 import attrs
@@ -23,9 +23,11 @@ from workflow_engine.errors import (
     ChildFailed,
     ChildOwned,
     InputConflict,
+    StoreRefused,
     StoreUnavailable,
 )
 from workflow_engine.store.children import Link
+from workflow_engine.store.journal import NameTaken, Stream
 from workflow_engine.store.ledger import Locked
 from workflow_engine.store.room import Room
 from workflow_engine.store.unit_of_work import UnitOfWork
@@ -58,19 +60,17 @@ class Family(Room):
             except OutOfOrder as found:
                 first |= found.instances
 
-    def _lock_first(self, work: UnitOfWork, instances: frozenset[int]) -> None:
-        for instance in sorted(instances):
-            self._instances.lock_by_id(work, instance)
-
     # --- the end of a child ---
 
     def _tell_parents(
-        self, work: UnitOfWork, child: int, first: frozenset[int]
+        self, work: UnitOfWork, child: int, locked: Collection[int] = ()
     ) -> None:
         """Deliver the end of a child, whose row this transaction has locked.
 
+        ``locked`` are other rows that it has locked.
+
         Raises:
-            OutOfOrder: a parent with a lower number is not among the rows in ``first``.
+            OutOfOrder: a parent with a lower number has not been locked.
         """
         links = self._children.links_to(work, child)
         if not links:
@@ -78,9 +78,9 @@ class Family(Room):
         row = self._instances.find_by_id(work, child)
         if row is None or not row.instance.status.is_ended:
             return
-        early = {link.parent for link in links if link.parent < child} - first
-        if early:
-            raise OutOfOrder({*early, *first, child})
+        early = {link.parent for link in links if link.parent < child}
+        if not early <= {*work.locked_first, *locked}:
+            raise OutOfOrder({*early, child})
         for link in links:
             parent = self._instances.lock_by_id(work, link.parent)
             if parent is not None and _is_current(parent.instance, link):
@@ -152,11 +152,18 @@ class Family(Room):
             return record_of(conflict)
         return None
 
-    def _do_deeds(self, work: UnitOfWork, row: Locked, drafts: Sequence[Draft]) -> None:
-        """Do what goes with entries that have just been recorded."""
+    def _register(
+        self, work: UnitOfWork, stream: Stream, drafts: Sequence[Draft]
+    ) -> None:
+        """Register the awakeables of entries that have just been recorded."""
         opened = [d.deed for d in drafts if isinstance(d.deed, NewAwakeable)]
         if opened:
-            self._awakeables.register(work, row.stream, opened)
+            self._awakeables.register(work, stream, opened)
+
+    def _end_children(
+        self, work: UnitOfWork, row: Locked, drafts: Sequence[Draft]
+    ) -> None:
+        """Cancel the children that entries just recorded say are cancelled."""
         for draft in drafts:
             if isinstance(draft.deed, EndChild):
                 self._end_child(work, row, draft.deed)
@@ -172,8 +179,29 @@ class Family(Room):
         if child is None or child.instance.status.is_ended:
             return
         self._cancel_row(work, child)
-        first = work.locked_first | {parent.instance.instance}
-        self._tell_parents(work, number, first)
+        self._tell_parents(work, number, [parent.instance.instance])
+
+    # --- entries, under the lock of the row ---
+
+    def _insert(
+        self, work: UnitOfWork, stream: Stream, after: int, drafts: Sequence[Draft]
+    ) -> None:
+        """Insert drafts whose names are known to be free."""
+        try:
+            self._journal.insert(work, stream, after, drafts)
+        except NameTaken as error:
+            raise StoreRefused(
+                problem=f"the journal of instance {stream.instance} holds entries that "
+                "its row does not count"
+            ) from error
+
+    def _add(self, work: UnitOfWork, row: Locked, drafts: Sequence[Draft]) -> Locked:
+        """Record wakes whose names are free, and wake the instance."""
+        absent = self._journal.find_absent(work, row.stream, drafts)
+        if not absent:
+            return row
+        self._insert(work, row.stream, row.instance.position, absent)
+        return self._instances.wake(work, row, len(absent))
 
     def _cancel_row(self, work: UnitOfWork, row: Locked) -> Locked:
         """Write the cancelled marker of a live instance, and end it."""

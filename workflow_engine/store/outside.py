@@ -86,15 +86,18 @@ class Outside(Waiting):
 
     def cancel(self, key: Key) -> Instance | Missing:
         """See `Store.cancel`."""
-        with self._write() as work:
+        return self._in_order(lambda first: self._cancel(first, key))
+
+    def _cancel(self, first: frozenset[int], key: Key) -> Instance | Missing:
+        with self._write(first) as work:
             row = self._instances.lock(work, key)
             if row is None:
                 return Missing()
             if row.instance.status.is_ended:
                 return row.instance
-            marker = Draft(Kind.CANCELLED, None, None)
-            self._insert(work, row.stream, row.instance.position, [marker])
-            return self._instances.cancel(work, row).instance
+            cancelled = self._cancel_row(work, row).instance
+            self._tell_parents(work, cancelled.instance)
+            return cancelled
 
     def force_release(self, key: Key) -> bool | Missing:
         """See `Store.force_release`."""

@@ -16,12 +16,12 @@ from typing import Generic, TypeAlias, TypeVar
 
 import attrs
 
-from workflow_engine.core.journal import Draft, Entry, NewAwakeable
+from workflow_engine.core.journal import Draft, Entry
 from workflow_engine.core.ports import Fenced, Lease, Refusal, Refused
 from workflow_engine.errors import StoreRefused
+from workflow_engine.store.family import Family
 from workflow_engine.store.journal import NameTaken, Stream
 from workflow_engine.store.ledger import Locked
-from workflow_engine.store.room import Room
 from workflow_engine.store.unit_of_work import UnitOfWork
 
 Answer = TypeVar("Answer")
@@ -58,6 +58,7 @@ class Commit(Generic[Answer]):
         repeated: the answer, when a row shows that this is committed already.
         objection: the answer, when a row that the lease is good for does not fit.
         hopeful: whether the row is expected to be as the run knows it.
+        ends: whether the instance has ended by it, which concerns parents.
     """
 
     lease: Lease
@@ -67,6 +68,7 @@ class Commit(Generic[Answer]):
     repeated: Callable[[Locked], Answer | None] = never
     objection: Callable[[UnitOfWork, Locked], Answer | None] = lambda _, row: never(row)
     hopeful: bool = True
+    ends: bool = False
 
     @property
     def stream(self) -> Stream:
@@ -74,14 +76,19 @@ class Commit(Generic[Answer]):
         return Stream(self.lease.key, self.lease.instance, self.lease.generation)
 
 
-class Protocol(Room):
+class Protocol(Family):
     """The steps of a commit."""
 
     def _commit(self, commit: Commit[Answer]) -> Advanced | Answer | Refusal:
         """Commit, or say why not: nothing has happened unless it is `Advanced`."""
+        return self._in_order(lambda first: self._attempt(commit, first))
+
+    def _attempt(
+        self, commit: Commit[Answer], first: frozenset[int]
+    ) -> Advanced | Answer | Refusal:
         if commit.hopeful:
             try:
-                with self._write() as work:
+                with self._write(first) as work:
                     advanced = self._hope(work, commit)
                     if advanced is None:
                         return self._settle(work, commit)
@@ -89,7 +96,7 @@ class Protocol(Room):
             except NameTaken:
                 # The transaction is lost; what the name holds has to be looked at.
                 pass
-        with self._write() as work:
+        with self._write(first) as work:
             return self._settle(work, commit)
 
     def _hope(self, work: UnitOfWork, commit: Commit[Answer]) -> Advanced | None:
@@ -97,7 +104,9 @@ class Protocol(Room):
         if advanced is not None:
             before = advanced.position - len(commit.drafts)
             self._journal.insert(work, commit.stream, before, commit.drafts)
-            self._do_deeds(work, commit.stream, commit.drafts)
+            self._register(work, commit.stream, commit.drafts)
+            if commit.ends:
+                self._tell_parents(work, commit.lease.instance)
         return advanced
 
     def _settle(
@@ -115,23 +124,20 @@ class Protocol(Room):
             return objection
         position = held.instance.position
         absent = self._journal.find_absent(work, commit.stream, commit.drafts)
+        absent = self._undertake(work, held, absent)
         advanced = commit.advance(work, position, absent)
         if advanced is None:
             raise StoreRefused(
                 problem=f"row {held.instance.instance} contradicts itself"
             )
         self._insert(work, commit.stream, position, absent)
-        self._do_deeds(work, commit.stream, absent)
+        self._register(work, commit.stream, absent)
+        self._end_children(work, held, absent)
+        if commit.ends:
+            self._tell_parents(work, commit.lease.instance)
         tail = self._tail(work, commit.lease, commit.known)
-        return attrs.evolve(advanced, tail=tail)
-
-    def _do_deeds(
-        self, work: UnitOfWork, stream: Stream, drafts: Sequence[Draft]
-    ) -> None:
-        """Do what goes with entries that have just been recorded."""
-        opened = [d.deed for d in drafts if isinstance(d.deed, NewAwakeable)]
-        if opened:
-            self._awakeables.register(work, stream, opened)
+        last = tail[-1].position if tail else advanced.position
+        return attrs.evolve(advanced, tail=tail, position=last)
 
     def _hold(self, work: UnitOfWork, lease: Lease) -> Locked | Refusal:
         """Lock the row of a lease, or say why the lease is not good."""
@@ -140,18 +146,6 @@ class Protocol(Room):
     def _tail(self, work: UnitOfWork, lease: Lease, known: int) -> tuple[Entry, ...]:
         read = self._journal.read
         return tuple(read(work, lease.instance, lease.generation, known))
-
-    def _insert(
-        self, work: UnitOfWork, stream: Stream, after: int, drafts: Sequence[Draft]
-    ) -> None:
-        """Insert drafts whose names are known to be free, under the lock of the row."""
-        try:
-            self._journal.insert(work, stream, after, drafts)
-        except NameTaken as error:
-            raise StoreRefused(
-                problem=f"the journal of instance {stream.instance} holds entries that "
-                "its row does not count"
-            ) from error
 
 
 def check(lease: Lease, row: Locked | None) -> Locked | Refusal:

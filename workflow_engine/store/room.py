@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from workflow_engine.store.awakeables import Awakeables
+from workflow_engine.store.children import Children
 from workflow_engine.store.database import Database
 from workflow_engine.store.discovery import Discovery
 from workflow_engine.store.instances import Instances
@@ -51,11 +52,16 @@ class Room:
         self._snapshots = Snapshots(tables, dialect)
         self._timers = Timers(tables, dialect)
         self._awakeables = Awakeables(tables, dialect)
+        self._children = Children(tables, dialect)
 
     @contextmanager
-    def _write(self) -> Iterator[UnitOfWork]:
+    def _write(self, first: frozenset[int] = frozenset()) -> Iterator[UnitOfWork]:
+        """A transaction that writes, with the rows of ``first`` locked in their order."""
         with self._database.write() as connection:
-            yield UnitOfWork(connection, Now(self._instant()))
+            work = UnitOfWork(connection, Now(self._instant()), first)
+            for instance in sorted(first):
+                self._instances.lock_by_id(work, instance)
+            yield work
 
     @contextmanager
     def _read(self) -> Iterator[UnitOfWork]:

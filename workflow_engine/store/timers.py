@@ -35,7 +35,6 @@ from workflow_engine.store.now import now_in
 from workflow_engine.store.tables import Tables
 from workflow_engine.store.unit_of_work import UnitOfWork
 
-
 _PENDING = text("settled_at IS NULL")
 
 
@@ -67,9 +66,7 @@ class Timers:
     @cached_property
     def _drop_others(self) -> Delete:
         names = bindparam("names_are", type_=Text, expanding=True)
-        return delete(self._table).where(
-            *self._stream, self._c.step_name.not_in(names)
-        )
+        return delete(self._table).where(*self._stream, self._c.step_name.not_in(names))
 
     def start(self, work: UnitOfWork, stream: Stream, timers: Sequence[Timer]) -> None:
         """Start the timers that are not running; those that are keep their due time."""

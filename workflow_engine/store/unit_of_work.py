@@ -22,6 +22,8 @@ class UnitOfWork:
 
     connection: Connection
     now: Now
+    locked_first: frozenset[int] = frozenset()
+    """Instances whose rows were locked before anything else was done."""
 
     def run(self, statement: Executable, **parameters: Any) -> CursorResult[Any]:
         """Execute a statement, which may ask for the time."""

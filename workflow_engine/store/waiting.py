@@ -54,8 +54,8 @@ class Waiting(Protocol):
                 return self._news(work, lease, held, expect)
             self._timers.keep_only(work, held.stream, timers)
             if self._fire(work, held):
-                return self._news(work, lease, self._again(work, lease), expect)
-            absent = self._journal.find_absent(work, held.stream, drafts)
+                return self._news(work, lease, self._again(work, lease.instance),
+            expect) absent = self._journal.find_absent(work, held.stream, drafts)
             self._progress.park(
                 work,
                 lease,
@@ -77,7 +77,7 @@ class Waiting(Protocol):
                 return held
             self._timers.start(work, held.stream, timers)
             self._fire(work, held)
-            return self._news(work, lease, self._again(work, lease), known)
+            return self._news(work, lease, self._again(work, lease.instance), known)
 
     def fire_due(self, limit: int) -> int:
         """See `Store.fire_due`."""
@@ -186,6 +186,7 @@ class Waiting(Protocol):
             if each.status is not AwakeableStatus.PENDING
         ]
         self._deliver_settled(work, row, settled)
+        self._tell_of_children(work, self._again(work, row.instance.instance))
 
     def _reopen(self, work: UnitOfWork, stream: Stream, entries: list[Entry]) -> None:
         """Make the sources of wakes that became history pending again."""
@@ -198,16 +199,8 @@ class Waiting(Protocol):
 
     # --- small things ---
 
-    def _add(self, work: UnitOfWork, row: Locked, drafts: Sequence[Draft]) -> Locked:
-        """Record wakes whose names are free, and wake the instance."""
-        absent = self._journal.find_absent(work, row.stream, drafts)
-        if not absent:
-            return row
-        self._insert(work, row.stream, row.instance.position, absent)
-        return self._instances.wake(work, row, len(absent))
-
-    def _again(self, work: UnitOfWork, lease: Lease) -> Locked:
-        row = self._instances.lock_by_id(work, lease.instance)
+    def _again(self, work: UnitOfWork, instance: int) -> Locked:
+        row = self._instances.lock_by_id(work, instance)
         assert row is not None  # it is locked
         return row
 

@@ -1,9 +1,9 @@
 """Waiting for another party that knows an id.
 
 Registered in the transaction that records its id, before the id can reach anybody.
-The row in ``wf_awakeables`` is the authority: signal, rejection and cancellation have one
-winner there, which delivers to the generation that opened it. Belongs to its generation;
-after a rotation the same label gets a new id, and the old one wakes nobody.
+The row in ``wf_awakeables`` is the authority: signal, rejection and cancellation have
+one winner there, which delivers to the generation that opened it. Belongs to its
+generation; after a rotation the same label gets a new id, and the old one wakes nobody.
 """
 
 from __future__ import annotations

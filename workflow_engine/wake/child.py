@@ -1,9 +1,9 @@
 """Waiting for another workflow.
 
-A child is an instance of its own, recorded in the transaction that records the spawn. It
-needs no parent to run, and ending the parent leaves it alone. Its end is delivered, in
-the transaction that ends it, to the generation that attached to it; a later generation
-may attach again, and gets the stored result.
+A child is an instance of its own, recorded in the transaction that records the spawn.
+It needs no parent to run, and ending the parent leaves it alone. Its end is delivered,
+in the transaction that ends it, to the generation that attached to it; a later
+generation may attach again, and gets the stored result.
 """
 
 from __future__ import annotations

@@ -1,0 +1,52 @@
+"""``start``: an instance is recorded and not run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .conftest import CommandLine
+
+ORDER = '{"id": "o-1"}'
+
+
+def test_it_records_and_does_not_run(
+    on: CommandLine, effects: Callable[[], list[str]]
+) -> None:
+    shown = on.ok("start", "flows.py:fulfil", "1", ORDER, "--tag", "shop=north")
+    assert shown == "order-fulfilment 1 is recorded: waiting for a worker\n"
+    assert effects() == []
+    (found,) = on.json("list")["instances"]
+    assert (found["status"], found["position"]) == ("running", 0)
+    assert found["tags"] == {"shop": "north"}
+
+
+def test_it_leaves_an_instance_that_exists_as_it_is(on: CommandLine) -> None:
+    on.ok("run", "flows:fulfil", "1", ORDER)
+    again = on.json("start", "flows:fulfil", "1", ORDER, "--tag", "late=yes")
+    assert (again["status"], again["tags"]) == ("completed", {})
+    assert on.ok("start", "flows:fulfil", "1").startswith(
+        "order-fulfilment 1 is recorded: completed "
+    )
+    line = on.refused("start", "flows:fulfil", "1", '{"id": "o-2"}')
+    assert "other arguments (order)" in line
+
+
+def test_its_arguments_are_checked_before_anything_is_recorded(on: CommandLine) -> None:
+    assert "parameter order" in on.refused("start", "flows:fulfil", "1", "5")
+    assert "missing a required argument" in on.refused("start", "flows:fulfil", "1")
+    assert on.json("list")["instances"] == []
+
+
+def test_a_delay_keeps_workers_away_until_it_is_over(on: CommandLine) -> None:
+    shown = on.ok("start", "flows:fulfil", "1", ORDER, "--delay", "7200")
+    assert shown.startswith(
+        "order-fulfilment 1 is recorded: delayed; workers take it up in "
+    )
+    assert on.json("worker", "flows.py", "--drain")["completed"] == 0
+    assert on("start", "flows:fulfil", "2", ORDER, "--delay", "-1").exit_code == 2
+
+
+def test_a_tag_needs_a_value(on_sqlite: CommandLine) -> None:
+    result = on_sqlite("start", "flows:fulfil", "1", ORDER, "--tag", "north")
+    assert result.exit_code == 2
+    assert "'north' is not NAME=VALUE" in result.stderr

@@ -1,0 +1,51 @@
+"""Real faults of a database, brought about at a chosen moment."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy import event
+
+from workflow_engine.testing import TestClock
+
+
+class ImpatientClock(TestClock):
+    """A test clock whose short waits are over at once: between tries, say."""
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """Wait for the event, unless it is for seconds only."""
+        return event.is_set() if seconds <= 2 else super().wait(event, seconds)
+
+
+@contextmanager
+def answers_lost(wanted: Callable[[int], bool]) -> Iterator[list[int]]:
+    """Commit, and then lose the connection before the answer comes.
+
+    ``wanted`` chooses among the commits of this process, counted from 1. The list holds
+    the numbers of those that were lost.
+    """
+    seen, lost = [0], list[int]()
+
+    def lose(connection: sqlalchemy.Connection) -> None:
+        seen[0] += 1
+        if not wanted(seen[0]):
+            return
+        lost.append(seen[0])
+        raw: Any = connection.connection.driver_connection
+        raw.execute("COMMIT")
+        if connection.dialect.name == "sqlite":
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise error
+        raw.close()
+
+    event.listen(sqlalchemy.Engine, "commit", lose)
+    try:
+        yield lost
+    finally:
+        event.remove(sqlalchemy.Engine, "commit", lose)
