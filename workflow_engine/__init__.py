@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from workflow_engine.core.commands import Await as Await
+    from workflow_engine.core.commands import Awakeable as Awakeable
+    from workflow_engine.core.commands import Child as Child
     from workflow_engine.core.commands import Command as Command
     from workflow_engine.core.commands import ContinueAsNew as ContinueAsNew
     from workflow_engine.core.commands import CurrentGeneration as CurrentGeneration
@@ -33,7 +35,13 @@ if TYPE_CHECKING:
     from workflow_engine.core.snapshots import Never as Never
     from workflow_engine.core.snapshots import OnTerminal as OnTerminal
     from workflow_engine.errors import AuthorError as AuthorError
+    from workflow_engine.errors import AwakeableCancelled as AwakeableCancelled
+    from workflow_engine.errors import AwakeableNotFound as AwakeableNotFound
+    from workflow_engine.errors import AwakeableRejected as AwakeableRejected
     from workflow_engine.errors import CancelRequested as CancelRequested
+    from workflow_engine.errors import ChildCancelled as ChildCancelled
+    from workflow_engine.errors import ChildFailed as ChildFailed
+    from workflow_engine.errors import ChildOwned as ChildOwned
     from workflow_engine.errors import DuplicateStepName as DuplicateStepName
     from workflow_engine.errors import DuplicateWorkflow as DuplicateWorkflow
     from workflow_engine.errors import EngineClosed as EngineClosed
@@ -45,6 +53,7 @@ if TYPE_CHECKING:
     from workflow_engine.errors import IllegalRotation as IllegalRotation
     from workflow_engine.errors import InputConflict as InputConflict
     from workflow_engine.errors import InstanceNotFound as InstanceNotFound
+    from workflow_engine.errors import InvalidDuration as InvalidDuration
     from workflow_engine.errors import InvalidInput as InvalidInput
     from workflow_engine.errors import InvalidName as InvalidName
     from workflow_engine.errors import JournalAppendError as JournalAppendError
@@ -70,6 +79,7 @@ if TYPE_CHECKING:
     from workflow_engine.errors import UnresolvedAnnotation as UnresolvedAnnotation
     from workflow_engine.errors import UnsupportedType as UnsupportedType
     from workflow_engine.errors import WaitsForItself as WaitsForItself
+    from workflow_engine.errors import WakeFailed as WakeFailed
     from workflow_engine.errors import WorkflowCancelled as WorkflowCancelled
     from workflow_engine.errors import WorkflowError as WorkflowError
     from workflow_engine.errors import WorkflowFailed as WorkflowFailed
@@ -88,12 +98,25 @@ if TYPE_CHECKING:
     from workflow_engine.store.schema import (
         exclude_workflow_tables as exclude_workflow_tables,
     )
+    from workflow_engine.wake.awakeable import awakeable as awakeable
+    from workflow_engine.wake.child import cancel_child as cancel_child
+    from workflow_engine.wake.child import spawn_child as spawn_child
+    from workflow_engine.wake.sleep import sleep as sleep
+    from workflow_engine.wake.sleep import sleep_until as sleep_until
 
 _HOMES: dict[str, str] = {
     "AuthorError": "errors",
     "Await": "core.commands",
+    "Awakeable": "core.commands",
+    "AwakeableCancelled": "errors",
+    "AwakeableNotFound": "errors",
+    "AwakeableRejected": "errors",
     "CancelRequested": "errors",
     "Cancelled": "core.outcome",
+    "Child": "core.commands",
+    "ChildCancelled": "errors",
+    "ChildFailed": "errors",
+    "ChildOwned": "errors",
     "Command": "core.commands",
     "Completed": "core.outcome",
     "ContinueAsNew": "core.commands",
@@ -119,6 +142,7 @@ _HOMES: dict[str, str] = {
     "IllegalRotation": "errors",
     "InputConflict": "errors",
     "InstanceNotFound": "errors",
+    "InvalidDuration": "errors",
     "InvalidInput": "errors",
     "InvalidName": "errors",
     "JournalAppendError": "errors",
@@ -154,15 +178,21 @@ _HOMES: dict[str, str] = {
     "UnresolvedAnnotation": "errors",
     "UnsupportedType": "errors",
     "WaitsForItself": "errors",
+    "WakeFailed": "errors",
     "Worker": "runtime.resume",
     "Workflow": "runtime.registry",
     "WorkflowBody": "core.commands",
     "WorkflowCancelled": "errors",
     "WorkflowError": "errors",
     "WorkflowFailed": "errors",
+    "awakeable": "wake.awakeable",
+    "cancel_child": "wake.child",
     "current_step": "runtime.current",
     "exclude_workflow_tables": "store.schema",
     "restore_seed": "core.commands",
+    "sleep": "wake.sleep",
+    "sleep_until": "wake.sleep",
+    "spawn_child": "wake.child",
     "workflow": "runtime.registry",
 }
 """Where each public name lives, below this package."""
@@ -170,8 +200,16 @@ _HOMES: dict[str, str] = {
 __all__ = [
     "AuthorError",
     "Await",
+    "Awakeable",
+    "AwakeableCancelled",
+    "AwakeableNotFound",
+    "AwakeableRejected",
     "CancelRequested",
     "Cancelled",
+    "Child",
+    "ChildCancelled",
+    "ChildFailed",
+    "ChildOwned",
     "Command",
     "Completed",
     "ContinueAsNew",
@@ -197,6 +235,7 @@ __all__ = [
     "IllegalRotation",
     "InputConflict",
     "InstanceNotFound",
+    "InvalidDuration",
     "InvalidInput",
     "InvalidName",
     "JournalAppendError",
@@ -232,15 +271,21 @@ __all__ = [
     "UnresolvedAnnotation",
     "UnsupportedType",
     "WaitsForItself",
+    "WakeFailed",
     "Worker",
     "Workflow",
     "WorkflowBody",
     "WorkflowCancelled",
     "WorkflowError",
     "WorkflowFailed",
+    "awakeable",
+    "cancel_child",
     "current_step",
     "exclude_workflow_tables",
     "restore_seed",
+    "sleep",
+    "sleep_until",
+    "spawn_child",
     "workflow",
 ]
 

@@ -27,8 +27,9 @@ def microseconds(duration: timedelta | float, what: str) -> int:
         delta = duration if isinstance(duration, timedelta) else timedelta(0, duration)
     except (OverflowError, ValueError):
         problem = "it is not a finite number of seconds within the calendar"
-        raise InvalidDuration(what=what, found=repr(duration), problem=problem) from
-    None if delta < timedelta(0):
+        found = repr(duration)
+        raise InvalidDuration(what=what, found=found, problem=problem) from None
+    if delta < timedelta(0):
         raise InvalidDuration(what=what, found=repr(duration), problem="it is negative")
     if delta > LONGEST:
         problem = "it is longer than a thousand years"

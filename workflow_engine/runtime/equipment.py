@@ -23,7 +23,7 @@ def _log() -> logging.Logger:
 
 @attrs.frozen
 class Awaited:
-    """What a run of this process waits for: an awakeable's type and where it belongs."""
+    """What a run of this process waits for: an awakeable's type and place."""
 
     workflow: str
     label: str

@@ -175,10 +175,10 @@ class Outside:
         seen = equipment.awaited.get(awakeable_id)
         declared = infer_type(value) if seen is None else seen.returns
         label = repr(awakeable_id) if seen is None else repr(seen.label)
-        context = Context("?" if seen is None else seen.workflow, "?", 0,
-        equipment.codec) payload = context.encode(value, declared, f"the value for
-        awakeable {label}") return self._settle(awakeable_id, AwakeableStatus.RESOLVED,
-        payload)
+        workflow = "?" if seen is None else seen.workflow
+        context = Context(workflow, "?", 0, equipment.codec)
+        payload = context.encode(value, declared, f"the value for awakeable {label}")
+        return self._settle(awakeable_id, AwakeableStatus.RESOLVED, payload)
 
     def reject(self, awakeable_id: str, reason: str) -> bool:
         """Complete an awakeable with a refusal: the wait raises `AwakeableRejected`.

@@ -56,7 +56,7 @@ class Room:
 
     @contextmanager
     def _write(self, first: frozenset[int] = frozenset()) -> Iterator[UnitOfWork]:
-        """A transaction that writes, with the rows of ``first`` locked in their order."""
+        """A transaction that writes, with the rows of ``first`` locked in order."""
         with self._database.write() as connection:
             work = UnitOfWork(connection, Now(self._instant()), first)
             for instance in sorted(first):

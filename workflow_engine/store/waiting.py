@@ -54,8 +54,9 @@ class Waiting(Protocol):
                 return self._news(work, lease, held, expect)
             self._timers.keep_only(work, held.stream, timers)
             if self._fire(work, held):
-                return self._news(work, lease, self._again(work, lease.instance),
-            expect) absent = self._journal.find_absent(work, held.stream, drafts)
+                woken = self._again(work, lease.instance)
+                return self._news(work, lease, woken, expect)
+            absent = self._journal.find_absent(work, held.stream, drafts)
             self._progress.park(
                 work,
                 lease,
