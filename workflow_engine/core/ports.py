@@ -21,7 +21,7 @@ Every method may be called from any thread.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
@@ -208,11 +208,21 @@ class Batch:
         claims: claimed, to be run.
         failed: at the ceiling of takeovers; their failed marker was written instead.
         unregistered: runnable instances by name, of names that were not asked for.
+        pause: microseconds until something is due, as things stand; None for never.
+            Only looked for when nothing was claimed.
     """
 
     claims: tuple[Claim, ...]
     failed: tuple[Instance, ...]
     unregistered: Mapping[str, int]
+    pause: int | None = None
+
+
+class Listening(Protocol):
+    """Hints are being heard."""
+
+    def close(self) -> None:
+        """Hear no more."""
 
 
 @attrs.frozen
@@ -292,6 +302,12 @@ class Store(Protocol):
 
     def expire(self, owners: Collection[str]) -> int:
         """End the leases of owners known to be dead, as if their time had run out."""
+
+    def listen(self, heard: Callable[[], None]) -> Listening:
+        """Call ``heard``, from any thread, when something may have become runnable.
+
+        A hint: it may come without need, late, or never.
+        """
 
     # --- the journal of a run ---
 

@@ -12,7 +12,7 @@ import queue
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from types import FrameType
 
 import attrs
@@ -124,7 +124,8 @@ class Worker:
         """
         total = PassSummary()
         pause = FIRST_PAUSE
-        with self._signals():
+        listening = self._equipment.store.listen(self._settled.set)
+        with self._signals(), closing(listening):
             while not self._stop.is_set():
                 room = self._options.concurrency - len(self._running)
                 batch = self._claim(room, set()) if room > 0 else None
@@ -138,7 +139,7 @@ class Worker:
                     total += self._told(batch, True)
                     self._begin_all(batch)
                 if batch is None or len(batch.claims) < room:
-                    self._wait(self._options.poll / 1e6)
+                    self._wait(self._pause_after(batch))
                 total += self._collect()
             self._wind_down()
         return total + self._collect()
@@ -147,6 +148,12 @@ class Worker:
         """Ask the worker to stop, and return at once. Safe anywhere."""
         self._stop.set()
         self._settled.set()
+
+    def _pause_after(self, batch: Batch | None) -> float:
+        """Seconds to wait for a hint before looking again without one."""
+        poll = self._options.poll
+        pause = None if batch is None else batch.pause
+        return (poll if pause is None else min(poll, pause)) / 1e6
 
     # --- claiming ---
 

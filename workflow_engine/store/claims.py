@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from workflow_engine.core.journal import Draft, Kind
 from workflow_engine.core.ports import (
@@ -20,6 +20,7 @@ from workflow_engine.core.ports import (
 from workflow_engine.errors import StoreUnavailable
 from workflow_engine.store.discovery import Due
 from workflow_engine.store.family import Family
+from workflow_engine.store.hints import Listener
 from workflow_engine.store.ledger import Locked
 
 _WIDER = 4
@@ -102,7 +103,9 @@ class Claims(Family):
         turn, self._turn = self._turn, self._turn + limit
         candidates = share_out(found, limit * _WIDER, turn)
         if not candidates:
-            return Batch((), (), others)
+            with self._read() as work:
+                pause = self._discovery.next_due(work, asked)
+            return Batch((), (), others, pause)
         patch_set = write_patches(patches)
         with self._write() as work:
             locked = self._discovery.lock(work, candidates, limit)
@@ -140,6 +143,10 @@ class Claims(Family):
                 return failed
 
         return self._in_order(attempt)
+
+    def listen(self, heard: Callable[[], None]) -> Listener:
+        """See `Store.listen`."""
+        return self.hints.listen(heard)
 
     # --- many leases ---
 

@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     CompoundSelect,
     Integer,
     Select,
@@ -92,6 +93,27 @@ class Discovery:
             excluded = bindparam("excluded_are", type_=BigInteger, expanding=True)
             due = due.where(c.id.not_in(excluded))
         return due
+
+    def next_due(self, work: UnitOfWork, names: Collection[str]) -> int | None:
+        """Microseconds until an instance of these names, or any timer, is due."""
+        row = work.run(self._next_due, names_are=list(names)).one()
+        pauses = [pause for pause in (row.instance, row.timer) if pause is not None]
+        return max(0, min(pauses)) if pauses else None
+
+    @cached_property
+    def _next_due(self) -> Select[Any]:
+        c, now = self._c, self._ledger.now
+        names: BindParameter[Any] = bindparam("names_are", expanding=True)
+        instance = select(func.min(c.runnable_at)).where(
+            c.workflow_name.in_(names), c.runnable_at > now
+        )
+        timers = self._ledger.timers
+        pending = timers.c.settled_at.is_(None)
+        timer = select(func.min(timers.c.due_at)).where(pending)
+        return select(
+            (instance.scalar_subquery() - now).label("instance"),
+            (timer.scalar_subquery() - now).label("timer"),
+        )
 
     def lock(
         self, work: UnitOfWork, instances: Sequence[int], limit: int

@@ -73,6 +73,7 @@ class Instances:
             epoch=0 if owner is None else 1,
             delay_is=new.delay if new.delay > 0 and owner is None else None,
         ).one_or_none()
+        work.woke |= row is not None and owner is None
         return None if row is None else read(row)
 
     @cached_property
@@ -209,6 +210,7 @@ class Instances:
 
     def wake(self, work: UnitOfWork, row: Locked, count: int = 1) -> Locked:
         """Add entries that wake: a suspended instance may be claimed at once."""
+        work.woke = True
         return self._change(work, self._wake, row, count_is=count)
 
     @cached_property
@@ -245,6 +247,7 @@ class Instances:
         self, work: UnitOfWork, row: Locked, *, cancel_requested: bool
     ) -> Locked:
         """Make it runnable, as if nothing had been tried."""
+        work.woke = True
         return self._change(work, self._revive, row, requested_is=cancel_requested)
 
     @cached_property

@@ -160,6 +160,7 @@ class Leases:
 
     def release(self, work: UnitOfWork, lease: Lease) -> bool:
         """Give a lease back; False if it is not good."""
+        work.woke = True
         return work.run(self._release, **held(lease)).rowcount == 1
 
     @cached_property
@@ -170,6 +171,7 @@ class Leases:
 
     def force(self, work: UnitOfWork, key: Key) -> bool:
         """End a lease, whoever has it; False if nobody has."""
+        work.woke = True
         return work.run(self._force, **keyed(key)).rowcount == 1
 
     @cached_property

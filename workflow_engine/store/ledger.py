@@ -57,6 +57,7 @@ class Ledger:
 
     def __init__(self, tables: Tables, dialect: str) -> None:
         self.table = tables.instances
+        self.timers = tables.timers
         self.c = tables.instances.c
         self.now = now_in(dialect)
         self._greatest = func.max if dialect == "sqlite" else func.greatest

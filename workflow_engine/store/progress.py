@@ -75,6 +75,7 @@ class Progress:
     ) -> bool | None:
         """Suspend until ``wake_after`` or a wake, and release, unless a cancellation
         came that was not seen."""
+        work.woke |= wake_after is not None
         return _happened(
             work,
             self._park,
@@ -105,6 +106,7 @@ class Progress:
 
         ``position`` is that of the generation which ends.
         """
+        work.woke = True
         return _happened(
             work,
             self._rotate,

@@ -13,6 +13,7 @@ from workflow_engine.store.awakeables import Awakeables
 from workflow_engine.store.children import Children
 from workflow_engine.store.database import Database
 from workflow_engine.store.discovery import Discovery
+from workflow_engine.store.hints import Hints
 from workflow_engine.store.instances import Instances
 from workflow_engine.store.journal import Journal
 from workflow_engine.store.leases import Leases
@@ -40,6 +41,7 @@ class Room:
     def __init__(
         self, database: Database, instant: Callable[[], int | None] = of_the_database
     ) -> None:
+        self.hints = Hints(database)
         self._database = database
         self._instant = instant
         tables, dialect = database.tables, database.dialect
@@ -62,6 +64,10 @@ class Room:
             for instance in sorted(first):
                 self._instances.lock_by_id(work, instance)
             yield work
+            if work.woke:
+                self.hints.within(connection)
+        if work.woke:
+            self.hints.after()
 
     @contextmanager
     def _read(self) -> Iterator[UnitOfWork]:

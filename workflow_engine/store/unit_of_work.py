@@ -16,7 +16,7 @@ from sqlalchemy import Connection, CursorResult, Executable
 from workflow_engine.store.now import Now
 
 
-@attrs.frozen
+@attrs.define
 class UnitOfWork:
     """A transaction that is open."""
 
@@ -24,6 +24,8 @@ class UnitOfWork:
     now: Now
     locked_first: frozenset[int] = frozenset()
     """Instances whose rows were locked before anything else was done."""
+    woke: bool = False
+    """Whether it makes an instance runnable, now or at a time that it sets."""
 
     def run(self, statement: Executable, **parameters: Any) -> CursorResult[Any]:
         """Execute a statement, which may ask for the time."""
