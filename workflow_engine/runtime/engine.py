@@ -327,4 +327,4 @@ class Engine(Outside):
         equipment = self._equip()
         for definition in equipment.registry:
             check_declarations(equipment.codec, definition)
-        return Worker(equipment, options)
+        return Worker(self._equip, options)
