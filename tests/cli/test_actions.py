@@ -152,7 +152,8 @@ def test_a_blocked_instance_says_what_it_cannot_read(blocked: CommandLine) -> No
 
 def test_a_discarded_wake_can_be_delivered_anew(blocked: CommandLine) -> None:
     shown = blocked.ok("discard", "approve", "1", "1")
-    assert shown.startswith("approve 1: entry 1 is history now. ")
+    assert shown == "approve 1: entry 1 is history now\n"
+    assert "no wake at position 1" in blocked.refused("discard", "approve", "1", "1")
     (entry,) = blocked.json("journal", "approve", "1")["entries"]
     assert entry["live"] is False
     blocked.ok("resolve", "approve", "1", "answer", "5")
@@ -161,6 +162,7 @@ def test_a_discarded_wake_can_be_delivered_anew(blocked: CommandLine) -> None:
 
 def test_only_a_wake_of_a_blocked_instance_is_discarded(blocked: CommandLine) -> None:
     assert "no wake at position 7" in blocked.refused("discard", "approve", "1", "7")
+    assert blocked.json("discard", "approve", "1", "1")["status"] == "blocked"
     blocked.ok("cancel", "approve", "1")
     assert "is cancelled: " in blocked.refused("discard", "approve", "1", "1")
 

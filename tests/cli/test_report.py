@@ -75,6 +75,10 @@ def test_a_schema_is_named_by_option_or_environment(
     [
         ("mysql://me:s3cret@host/db", "mysql is neither SQLite nor PostgreSQL"),
         ("s3cret", "not a database URL"),
+        (
+            "postgresql://me:s3cret@localhost:port/db",
+            "not a database URL; check its port",
+        ),
         ("postgresql://me:s3cret@localhost:1/db", "the database cannot be reached"),
         ("sqlite:///flows.py", "file is not a database"),
         ("sqlite:////proc/none/a.db", "there is no file"),
@@ -116,3 +120,37 @@ def test_a_name_that_cannot_be_one_is_told(on_sqlite: CommandLine) -> None:
     assert "is not a valid workflow id: it is empty" in on_sqlite.refused(
         "show", "a", ""
     )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("worker", "flows.py", "--lease", "nan"),
+        ("worker", "flows.py", "--poll", "inf"),
+        ("worker", "flows.py", "--grace", "-1"),
+        ("start", "flows.py:approve", "1", "--delay", "1e300"),
+        ("list", "--after", str(2**63)),
+        ("list", "--limit", "0"),
+        ("journal", "a", "1", "--generation", str(2**31)),
+        ("discard", "a", "1", "one"),
+    ],
+    ids=" ".join,
+)
+def test_a_number_that_makes_no_sense_is_a_mistake_on_the_command_line(
+    on_sqlite: CommandLine, words: tuple[str, ...]
+) -> None:
+    on_sqlite.ok("db", "upgrade")
+    result = on_sqlite(*words)
+    assert (result.exit_code, "Invalid value for" in result.stderr) == (2, True)
+
+
+def test_text_that_is_not_unicode_is_told(on: CommandLine) -> None:
+    on.ok("db", "upgrade")
+    for words in (("list", "--prefix", "\udcff"), ("show", "a", "\udcff")):
+        assert "\\udcff" in on.refused(*words)
+
+
+def test_ctrl_c_is_told_and_is_no_error(on_sqlite: CommandLine, place: Path) -> None:
+    (place / "stop.py").write_text("raise KeyboardInterrupt")
+    result = on_sqlite("run", "stop.py", "1")
+    assert (result.exit_code, result.stderr) == (130, "Error: interrupted\n")

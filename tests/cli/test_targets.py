@@ -62,6 +62,9 @@ def test_a_file_in_a_package_has_the_name_that_an_import_gives_it(place: Path) -
     found = load_target("source/shop/jobs.py:ship").get_workflow()
     assert found.function.__module__ == "shop.jobs"
     assert load_target("shop.jobs").get_workflow() is found
+    (package / "__init__.py").write_text(ONE)
+    del sys.modules["shop"]
+    assert load_target("source/shop/__init__.py:only").all[0].name == "only"
 
 
 def test_the_current_directory_comes_first(place: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections import namedtuple
+from collections import OrderedDict, deque, namedtuple
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, Flag, IntEnum, IntFlag, StrEnum, auto
+from pathlib import Path
 from typing import (
     Annotated,
     Any,
@@ -189,6 +190,7 @@ SCALARS: list[tuple[Any, list[Any]]] = [
     (UserId, [UserId(AN_ID)]),
     (Name, [Name("x")]),
     (Annotated[int, "metadata"], [1]),
+    (Path, [Path("/a/b"), Path(), Path("\udcff")]),
 ]
 COMPOUNDS: list[tuple[Any, list[Any]]] = [
     (tuple[int, str], [(1, "a")]),
@@ -214,6 +216,10 @@ UNHASHABLE: list[tuple[Any, list[Any]]] = [
     (dict[tuple[int, Color], list[Point]], [{(1, Color.RED): [Point(1)]}]),
     (dict[Mood, int], [{Mood.GOOD: 1}]),
     (dict, [{"a": [1, None, {"b": 2.5}]}]),
+    (deque[UUID], [deque(), deque([AN_ID])]),
+    (deque, [deque([1, [2]])]),
+    (OrderedDict[str, Decimal], [OrderedDict(b=Decimal(1), a=Decimal("2.0"))]),
+    (OrderedDict[int, str], [OrderedDict(), OrderedDict({2: "a", 1: "b"})]),
     (list[Point], [[Point(1), Point(2, 0.5)]]),
     (Point, [Point(1), Point(-1, 2.5)]),
     (Order, [Order(AN_ID, [Line("pen", PRICE)], MOMENT, b"s")]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 from collections.abc import (
     AsyncGenerator,
     Awaitable,
@@ -157,6 +156,10 @@ class Opaque:
     """Has no declared fields."""
 
 
+class Bag(list[int]):
+    """Would come back as a list."""
+
+
 @dataclass
 class WithLock:
     lock: Opaque
@@ -208,8 +211,7 @@ class Unresolved:
         (Callable[[int], str], r"Callable\[\[int\], str\] cannot be stored"),
         (type[int], "cannot be stored"),
         (complex, "cannot be stored"),
-        (collections.OrderedDict[str, int], "declare list or dict"),
-        (collections.defaultdict[str, int], "declare list or dict"),
+        (Bag, "container of its own kind; declare list or dict"),
         ("Point", "it is a name, not a type"),
         (list["Point"], "it is a name, not a type"),
         (5, "it is not a class"),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import json
 import sys
+from collections import OrderedDict, deque
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
@@ -188,6 +190,9 @@ def test_what_is_not_json_is_refused(text: str) -> None:
         (dict[str, int], ["[]", '{"a":"b"}', '[["a",1]]']),
         (dict[int, int], ["{}", "[[1]]", "[[1,2,3]]", "[1]", "[[1,1],[1,2]]"]),
         (dict[tuple[Any, ...], int], ["[[[[1]],1]]"]),
+        (deque[int], ["{}", '["1"]', "[1.0]", '"12"']),
+        (OrderedDict[str, int], ["[]", '{"a":"1"}', '[["a",1]]']),
+        (Path, ["1", "null", '["a"]', "{}"]),
         (Point, ["{}", '{"x":1,"z":2}', '{"x":"1"}', "[1,2]", "null"]),
         (Pair, ["[1]", "{}", '{"left":1,"right":"r","more":1}']),
         (Address, ["{}", '{"street":"s","more":1}', "[]"]),

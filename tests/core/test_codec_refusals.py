@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import threading
+from collections import OrderedDict, deque
 from collections.abc import (
     AsyncGenerator,
     Generator,
@@ -12,6 +13,7 @@ from collections.abc import (
 from dataclasses import make_dataclass
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Optional
 from uuid import UUID
 
@@ -102,6 +104,9 @@ WRONG: list[tuple[Any, list[Any]]] = [
     (dict[str, int], [[], {1: 1}, {"a": "b"}, {Mood.GOOD: 1}, Loose(1, 2)]),
     (dict[int, str], [{"1": "a"}, {1: 1}, {True: "a"}, [(1, "a")]]),
     (dict[tuple[Any, ...], int], [{(1, (2,)): 1}]),
+    (deque[int], [[1], (1,), deque(["1"]), deque([True]), deque([1], maxlen=2)]),
+    (OrderedDict[str, int], [{"a": 1}, OrderedDict(a="1"), OrderedDict({1: 1})]),
+    (Path, ["a", None, PurePosixPath("a"), 1]),
     (list[Point], [[{"x": 1}], [Sub(1)], [None], Point(1)]),
     (Point, [{"x": 1, "y": 0.0}, Sub(1), PRICE, None, Point("1"), Point(1, NAN)]),  # type: ignore[arg-type]
     (Line, [Line(1, PRICE), Line("a", Price(amount=1)), Point(1)]),  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Self
 
 import attrs
+import cattrs
 import pytest
 import sqlalchemy
 from sqlalchemy import event
@@ -55,6 +56,7 @@ class Bench:
         clock: Clock | None = None,
         url: str | sqlalchemy.Engine | None = None,
         observer: Any = None,
+        converter: cattrs.Converter | None = None,
         **options: Any,
     ) -> Engine:
         """Another engine on the database, as another process would make it."""
@@ -65,6 +67,7 @@ class Bench:
             clock=clock or self.clock,
             points=points,
             observer=observer,
+            converter=converter,
         )
         return self._life.enter_context(engine)
 

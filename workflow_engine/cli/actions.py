@@ -11,6 +11,7 @@ import click
 
 from workflow_engine.cli.arguments import parse_value
 from workflow_engine.cli.options import (
+    COUNTED,
     Where,
     instance_arguments,
     json_option,
@@ -27,7 +28,7 @@ from workflow_engine.cli.words import database_now, standing
 @click.argument("value")
 @click.option(
     "--generation",
-    type=click.IntRange(min=0),
+    type=COUNTED,
     help="Only if this generation is the current one.",
 )
 @where_options
@@ -153,7 +154,7 @@ def release(name: str, id: str, where: Where, as_json: bool) -> None:
 
 @click.command()
 @instance_arguments
-@click.argument("position", type=click.IntRange(min=1))
+@click.argument("position", type=COUNTED)
 @where_options
 @json_option
 def discard(name: str, id: str, position: int, where: Where, as_json: bool) -> None:
@@ -168,5 +169,4 @@ def discard(name: str, id: str, position: int, where: Where, as_json: bool) -> N
     if as_json:
         print_json(describe_instance(instance))
     else:
-        stands = standing(instance, database_now(where))
-        click.echo(f"{name} {id}: entry {position} is history now. {stands}")
+        click.echo(f"{name} {id}: entry {position} is history now")

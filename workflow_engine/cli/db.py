@@ -8,6 +8,7 @@ from __future__ import annotations
 import click
 
 from workflow_engine.cli.options import (
+    Seconds,
     Where,
     json_option,
     schema_option,
@@ -18,7 +19,7 @@ from workflow_engine.cli.report import ReportingGroup
 
 timeout_option = click.option(
     "--lock-timeout",
-    type=click.FloatRange(min=0.001),
+    type=Seconds(min=0.001),
     default=30.0,
     show_default=True,
     help="Seconds to wait for another session that migrates (PostgreSQL).",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from workflow_engine.cli.options import (
+    COUNTED,
     Where,
     instance_arguments,
     json_option,
@@ -17,7 +18,7 @@ from workflow_engine.cli.output import describe_entry, print_entries, print_json
 @instance_arguments
 @click.option(
     "--generation",
-    type=click.IntRange(min=0),
+    type=COUNTED,
     help="Of this generation.  [default: the current one]",
 )
 @where_options

@@ -32,10 +32,14 @@ from workflow_engine.core.lifecycle import Status
     metavar="NAME=VALUE",
     help="Only with this tag. May be repeated.",
 )
-@click.option("--after", type=int, help="Go on where the last page ended.")
+@click.option(
+    "--after",
+    type=click.IntRange(max=2**63 - 1),
+    help="Go on where the last page ended.",
+)
 @click.option(
     "--limit",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=2**31 - 1),
     default=100,
     show_default=True,
     help="Instances on a page.",

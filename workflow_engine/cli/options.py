@@ -17,6 +17,8 @@ from workflow_engine.cli.report import DEBUG
 from workflow_engine.errors import StoreRefused
 
 if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+
     from workflow_engine.runtime.engine import Engine
     from workflow_engine.runtime.options import RunOptions
     from workflow_engine.runtime.registry import Workflow
@@ -27,6 +29,12 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 DEFAULT_URL = "sqlite:///workflow_engine.db"
 """The database when none is named; `alembic.ini` has the same."""
+
+LONGEST = 100 * 365 * 86_400.0
+"""Seconds of the longest duration."""
+
+COUNTED = click.IntRange(min=0, max=2**31 - 1)
+"""A generation or a position, as the tables hold it."""
 
 
 @attrs.frozen
@@ -78,7 +86,7 @@ class Where:
         """The URL without its password."""
         from workflow_engine.store import connect
 
-        return connect.without_password(connect.parse(self.url or DEFAULT_URL))
+        return connect.without_password(self._parsed())
 
     def command(self, *words: str) -> str:
         """A command line for the same database, to be copied. It has no password."""
@@ -94,8 +102,7 @@ class Where:
     def _checked(self, may_create: bool) -> str:
         from workflow_engine.store import connect
 
-        url = self.url or DEFAULT_URL
-        parsed = connect.parse(url)
+        url, parsed = self.url or DEFAULT_URL, self._parsed()
         is_file = parsed.get_backend_name() == "sqlite" and "uri" not in parsed.query
         if may_create or not is_file or connect.is_memory(parsed):
             return url
@@ -108,6 +115,30 @@ class Where:
                 f"{path.name} in this directory"
             )
         raise StoreRefused(problem=f"there is no file {path}; check the URL")
+
+    def _parsed(self) -> URL:
+        from workflow_engine.store import connect
+
+        try:
+            return connect.parse(self.url or DEFAULT_URL)
+        except ValueError:  # a port that is no number
+            problem = "not a database URL; check its port"
+            raise StoreRefused(problem=problem) from None
+
+
+class Seconds(click.FloatRange):
+    """A duration in seconds: a number, and not longer than a hundred years."""
+
+    name = "seconds"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read the number."""
+        number: float = super().convert(value, param, ctx)
+        if not number <= LONGEST:  # NaN is not
+            self.fail(f"{value} is not at most {LONGEST:.0f} seconds.", param, ctx)
+        return number
 
 
 def _set_debug(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

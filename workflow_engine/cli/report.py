@@ -70,6 +70,8 @@ def find_sentence(error: Exception) -> str | None:
         )
     if isinstance(error, errors.WorkflowError):
         return str(error)
+    if isinstance(error, UnicodeEncodeError):
+        return f"text that is not Unicode cannot be stored or looked for: {error}"
     # SQLAlchemy has been imported if it raised this.
     database = sys.modules.get("sqlalchemy.exc")
     if database is not None and isinstance(error, database.SQLAlchemyError):

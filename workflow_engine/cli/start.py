@@ -7,7 +7,13 @@ from typing import TextIO
 import click
 
 from workflow_engine.cli.arguments import call_options, read_arguments
-from workflow_engine.cli.options import Where, json_option, split_pairs, where_options
+from workflow_engine.cli.options import (
+    Seconds,
+    Where,
+    json_option,
+    split_pairs,
+    where_options,
+)
 from workflow_engine.cli.output import describe_instance, print_json, quiet_output
 from workflow_engine.cli.targets import load_target
 from workflow_engine.cli.words import database_now, standing
@@ -24,7 +30,7 @@ from workflow_engine.cli.words import database_now, standing
 )
 @click.option(
     "--delay",
-    type=click.FloatRange(min=0),
+    type=Seconds(min=0),
     default=0.0,
     show_default=True,
     help="Seconds that workers leave it alone.",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from workflow_engine.cli.options import (
+    Seconds,
     Where,
     json_option,
     patch_options,
@@ -50,21 +51,21 @@ _LEVELS = ("debug", "info", "warning", "error")
 )
 @click.option(
     "--lease",
-    type=click.FloatRange(min=0.001),
+    type=Seconds(min=0.001),
     default=60.0,
     show_default=True,
     help="Seconds that a claim is good without renewal.",
 )
 @click.option(
     "--poll",
-    type=click.FloatRange(min=0.001),
+    type=Seconds(min=0.001),
     default=1.0,
     show_default=True,
     help="Seconds to wait before looking again when there was nothing.",
 )
 @click.option(
     "--grace",
-    type=click.FloatRange(min=0),
+    type=Seconds(min=0),
     default=30.0,
     show_default=True,
     help="Seconds to wait for running steps when stopped.",

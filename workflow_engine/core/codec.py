@@ -4,7 +4,7 @@ One codec carries everything that is recorded: arguments, results, seeds, messag
 `Codec.encode` accepts, `Codec.decode` gives back equal in value and in type; anything
 else is refused when it is encoded, with the path to it and what to do. Nothing is
 pickled; decoding imports nothing, and calls nothing but the classes that the declared
-type names.
+type names and, for those that are not known here, the hooks of a cattrs converter.
 
 Three declarations promise less, in the way their own words do:
 
@@ -22,7 +22,7 @@ payloads depend on it.
 from __future__ import annotations
 
 import typing
-from typing import Any, Never, NoReturn
+from typing import TYPE_CHECKING, Any, Never, NoReturn
 
 from workflow_engine.core.carriers.annotations import members
 from workflow_engine.core.carriers.carrier import (
@@ -33,6 +33,7 @@ from workflow_engine.core.carriers.carrier import (
     step_into,
 )
 from workflow_engine.core.carriers.containers import find_container
+from workflow_engine.core.carriers.foreign import find_foreign
 from workflow_engine.core.carriers.models import find_model
 from workflow_engine.core.carriers.plain import (
     PlainJson,
@@ -46,7 +47,11 @@ from workflow_engine.core.carriers.typenames import type_name
 from workflow_engine.core.carriers.unions import OneOf
 from workflow_engine.errors import UnsupportedType, ValueProblem
 
+if TYPE_CHECKING:
+    from cattrs import Converter
+
 _MAX_CACHED = 4096
+_HOOKS = "register hooks on a cattrs Converter and pass Engine(converter=...)"
 
 
 class Codec:
@@ -58,10 +63,15 @@ class Codec:
     Args:
         max_bytes: the longest payload that `encode` makes. `decode` has no limit, so
             lowering it leaves what is stored readable.
+        converter: carries the classes that nothing here carries, as its hooks say; by
+            default one of cattrs' own for JSON.
     """
 
-    def __init__(self, *, max_bytes: int = 4 * 2**20) -> None:
+    def __init__(
+        self, *, max_bytes: int = 4 * 2**20, converter: Converter | None = None
+    ) -> None:
         self.max_bytes = max_bytes
+        self._converter = converter
         self._carriers: dict[Any, Carrier] = {}
 
     def encode(self, value: object, type_: Any = Any) -> str:
@@ -115,7 +125,7 @@ class Codec:
             return self._carriers[type_]
         except (KeyError, TypeError):  # unknown as yet, or without a hash
             pass
-        build = _Build(self._carriers)
+        build = _Build(self._carriers, self._converter)
         carrier = build.carrier_of(type_)
         if len(self._carriers) > _MAX_CACHED:  # types made anew again and again
             self._carriers.clear()
@@ -130,18 +140,19 @@ class _Build:
     leaves nothing behind and no thread meets an unfinished one.
     """
 
-    def __init__(self, known: dict[Any, Carrier]) -> None:
+    def __init__(self, known: dict[Any, Carrier], converter: Converter | None) -> None:
         self._known = known
+        self._converter = converter
         self.fresh: dict[Any, Carrier] = {}
 
     def carrier_of(self, type_: Any) -> Carrier:
         try:
             found = self.fresh.get(type_) or self._known.get(type_)
         except TypeError:  # metadata without a hash somewhere inside: not remembered
-            found = _carrier_for(type_)
+            found = _carrier_for(type_, self._converter)
             found.link(self.carrier_of)
         if found is None:
-            found = self.fresh[type_] = _carrier_for(type_)
+            found = self.fresh[type_] = _carrier_for(type_, self._converter)
             found.link(self.carrier_of)
         return found
 
@@ -149,7 +160,7 @@ class _Build:
 _FINDERS = (find_scalar, find_container, find_model, find_record)
 
 
-def _carrier_for(type_: Any) -> Carrier:
+def _carrier_for(type_: Any, converter: Converter | None) -> Carrier:
     """A carrier for the type, not linked yet."""
     name = type_name(type_)
     choices = members(type_)
@@ -163,12 +174,16 @@ def _carrier_for(type_: Any) -> Carrier:
         found = find(name, choices[0])
         if found is not None:
             return found
-    raise _unsupported(choices[0])
+    found = find_foreign(name, choices[0], converter)
+    if found is None:
+        raise _unsupported(choices[0])
+    return found
 
 
 def _unsupported(type_: Any) -> UnsupportedType:
     origin = typing.get_origin(type_) or type_
-    problem, advice = "it has no declared fields", "use an attrs class or a dataclass"
+    problem = "it has no declared fields"
+    advice = f"use an attrs class or a dataclass, or {_HOOKS}"
     if isinstance(type_, (str, typing.ForwardRef)):
         problem, advice = "it is a name, not a type", "give the class itself"
     elif not isinstance(origin, type):
@@ -178,7 +193,8 @@ def _unsupported(type_: Any) -> UnsupportedType:
     elif issubclass(origin, typing.Awaitable):
         problem, advice = "it has no value yet", "declare what it is awaited to"
     elif issubclass(origin, (list, tuple, dict, set, frozenset)):
-        problem, advice = "it is a container of its own kind", "declare list or dict"
+        problem = "it is a container of its own kind"
+        advice = f"declare list or dict, or {_HOOKS}"
     return UnsupportedType(
         type=type_name(type_), path="", problem=problem, advice=advice
     )
@@ -188,7 +204,7 @@ def _prove(carrier: Carrier, text: str) -> None:
     """Reads back what was written of a class that runs code of its own.
 
     Raises:
-        Misfit: the class does not take back what it gave, or changes it.
+        Misfit: the class, or its hooks, do not take back what they gave, or change it.
     """
     plain = read_text(text, carrier.name)
     try:

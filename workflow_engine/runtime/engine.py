@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 import attrs
 
@@ -44,6 +44,9 @@ from workflow_engine.store.database import Database, Source
 from workflow_engine.store.sql_store import SqlStore
 from workflow_engine.telemetry.events import Observer
 
+if TYPE_CHECKING:
+    from cattrs import Converter
+
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
@@ -66,6 +69,8 @@ class Engine(Outside):
         schema: PostgreSQL schema of the tables; ``workflow_engine`` by default.
         clock: for tests; the database's clock by default.
         observer: called with the events of runs (see `workflow_engine.telemetry`).
+        converter: a cattrs Converter with hooks for classes of your own. They count
+            for what the engine does not carry anyway, and are looked up at first use.
         points: for tests, named points at which the process can be made to die.
 
     Raises:
@@ -82,12 +87,14 @@ class Engine(Outside):
         schema: str | None = None,
         clock: Clock | None = None,
         observer: Observer | None = None,
+        converter: Converter | None = None,
         points: Points = NOWHERE,
     ) -> None:
         self._registry = Registry(workflows)
         self._options = options or RunOptions()
         self._clock = clock or SystemClock()
         self._observer = observer
+        self._converter = converter
         self._points = points
         self._database = Database.open(url_or_sqlalchemy_engine, schema=schema)
         self._equipment: Equipment | None = None
@@ -102,6 +109,7 @@ class Engine(Outside):
         *,
         workflows: Iterable[Workflow[..., Any]] = (),
         options: RunOptions | None = None,
+        converter: Converter | None = None,
     ) -> Self:
         """An engine on ``WORKFLOW_ENGINE_URL`` (and ``WORKFLOW_ENGINE_SCHEMA``).
 
@@ -115,7 +123,13 @@ class Engine(Outside):
                 "sqlite:///workflows.db"
             )
         schema = os.environ.get(SCHEMA_VARIABLE) or None
-        return cls(url, workflows=workflows, options=options, schema=schema)
+        return cls(
+            url,
+            workflows=workflows,
+            options=options,
+            schema=schema,
+            converter=converter,
+        )
 
     def with_options(self, **changes: Any) -> Engine:
         """An engine on the same database and workflows, with some options changed.
@@ -177,7 +191,9 @@ class Engine(Outside):
         return Equipment(
             store=store,
             registry=self._registry,
-            codec=Codec(max_bytes=self._options.max_payload_bytes),
+            codec=Codec(
+                max_bytes=self._options.max_payload_bytes, converter=self._converter
+            ),
             options=self._options,
             clock=self._clock,
             points=self._points,
@@ -328,4 +344,4 @@ class Engine(Outside):
         equipment = self._equip()
         for definition in equipment.registry:
             check_declarations(equipment.codec, definition)
-        return Worker(equipment, options)
+        return Worker(self._equip, options)

@@ -11,7 +11,7 @@ import logging
 import queue
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from types import FrameType
 
@@ -66,16 +66,25 @@ class WorkerOptions:
 class Worker:
     """Runs instances until it is stopped, for good. Made by `Engine.worker`."""
 
-    def __init__(self, equipment: Equipment, options: WorkerOptions) -> None:
-        self._equipment = equipment
+    def __init__(self, equip: Callable[[], Equipment], options: WorkerOptions) -> None:
+        self._equip = equip
         self._options = options
         self._stop = threading.Event()
-        self._slots = threading.Semaphore(options.concurrency)
+        self._settle_in(equip())
+
+    def _settle_in(self, equipment: Equipment) -> None:
+        self._equipment = equipment
         self._settled = threading.Event()
         self._shunned: dict[int, float] = {}
         self._running: dict[int, threading.Thread] = {}
         self._done: queue.SimpleQueue[PassSummary] = queue.SimpleQueue()
         self._lock = threading.Lock()
+
+    def _begin_work(self) -> None:
+        """See whose worker this is: after a fork, its runs are the parent's."""
+        equipment = self._equip()
+        if equipment is not self._equipment:
+            self._settle_in(equipment)
 
     # --- the face ---
 
@@ -85,6 +94,7 @@ class Worker:
         Args:
             limit: how many instances at most; all that are due by default.
         """
+        self._begin_work()
         seen: set[int] = set()
         total = PassSummary()
         first = True
@@ -122,6 +132,7 @@ class Worker:
         steps that are running end and are recorded, leases are released. A second
         signal gives up at once. In another thread no handler is installed.
         """
+        self._begin_work()
         total = PassSummary()
         pause = FIRST_PAUSE
         listening = self._equipment.store.listen(self._settled.set)

@@ -2,9 +2,10 @@
 
 A hint promises nothing and carries nothing: whoever hears it looks at the database, and
 whoever misses it looks a poll later. Within a process a hint is a call. Between
-processes it is, on PostgreSQL, a NOTIFY in the transaction that made something runnable, heard on
-a connection of its own; on SQLite, a datagram to each listener's socket, which lie in a
-directory of the user's own, named after the file. An in-memory database has no others.
+processes it is, on PostgreSQL, a NOTIFY in the transaction that made something
+runnable, heard on a connection of its own; on SQLite, a datagram to each listener's
+socket, which lie in a directory of the user's own, named after the file. An in-memory
+database has no others.
 """
 
 from __future__ import annotations

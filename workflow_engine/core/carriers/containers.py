@@ -4,10 +4,12 @@ How each is written (frozen; stored payloads hold it):
 
 ==============================  ======================================================
 list, tuple, set, frozenset     a list; of a set, sorted by the text of the items
+deque                           like a list; one with a maxlen is refused
 dict with str keys              an object
 dict with other keys            a list of pairs, in the dict's order
 Sequence, Iterable, Collection  like a list, of any sequence but text
 Set, MutableSet                 like a set, of set and frozenset
+OrderedDict                     like a dict
 Mapping, MutableMapping         like a dict, of any mapping
 ==============================  ======================================================
 
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import collections.abc as abc
 import typing
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Any, TypeAlias, get_args, get_origin
@@ -48,7 +51,7 @@ def find_container(name: str, type_: Any) -> Carrier | None:
     if not isinstance(origin, type):
         return None
     class_, accepts = _ABSTRACT.get(origin, (origin, None))
-    if class_ is dict:
+    if class_ in (dict, OrderedDict):
         key, item = arguments or (Any, Any)
         if unwrap(key) in (str, Any):
             return Object(name, class_, accepts, item)
@@ -105,6 +108,16 @@ class Items(Container):
             raise wrong(self.name, plain)
         items = _each(repeat(self._item.decode), plain)
         return items if self._class is list else self._class(items)
+
+
+class Queue(Items):
+    """Carries deques."""
+
+    def encode(self, value: Any, /) -> list[Plain]:
+        """A list of the encoded items."""
+        if type(value) is deque and value.maxlen is not None:
+            raise Misfit(self.name, "found a deque with a maxlen; declare a list")
+        return super().encode(value)
 
 
 class SetItems(Items):
@@ -206,7 +219,8 @@ class Object(Container):
         """A dict of the items."""
         if type(plain) is not dict:
             raise wrong(self.name, plain)
-        return self._each(self._item.decode, plain)
+        items = self._each(self._item.decode, plain)
+        return OrderedDict(items) if self._class is OrderedDict else items
 
     def _each(self, code: _Code, items: Any) -> dict[str, Any]:
         done = {}
@@ -255,7 +269,7 @@ class Pairs(Container):
         if type(plain) is not list:
             raise wrong(self.name, plain)
         keys = _each(repeat(self._decode_key), plain)
-        value: dict[Any, Any] = {}
+        value: dict[Any, Any] = OrderedDict() if self._class is OrderedDict else {}
         key: Any = None
         try:
             for key, pair in zip(keys, plain, strict=True):
@@ -310,4 +324,5 @@ _HOLDERS: dict[type, type[Items]] = {
     tuple: Items,
     set: SetItems,
     frozenset: SetItems,
+    deque: Queue,
 }

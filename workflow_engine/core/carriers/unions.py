@@ -54,7 +54,7 @@ class OneOf(Carrier):
         self._trying = [option for option in options if option.carrier.tries]
         self._by_class = {
             class_: [each for each in options if class_ in each.carrier.classes]
-            + self._trying
+            + [each for each in self._trying if class_ not in each.carrier.classes]
             for member in self.parts
             for class_ in member.classes
         }
