@@ -82,7 +82,9 @@ class Ledger:
             self.c.id == bindparam("instance_is"),
             self.c.generation == bindparam("generation_is"),
             self.c.epoch == bindparam("epoch_is"),
-            self.c.lease_owner == bindparam("owner_is"),
+            # Not a plain comparison, which would tempt a planner to go through the
+            # index on owners when there is a primary key.
+            func.coalesce(self.c.lease_owner, "") == bindparam("owner_is"),
         )
 
     def may(self, event: Event) -> ColumnElement[bool]:
