@@ -17,6 +17,7 @@ NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 def upgrade() -> None:
     schema = op.get_context().version_table_schema
+    op.add_column("wf_instances", sa.Column("waits_on", sa.Text), schema=schema)
     op.create_table(
         "wf_timers",
         sa.Column("instance_id", sa.BigInteger, nullable=False),
@@ -82,6 +83,7 @@ def downgrade() -> None:
     op.drop_table("wf_children", schema=schema)
     op.drop_table("wf_awakeables", schema=schema)
     op.drop_table("wf_timers", schema=schema)
+    op.drop_column("wf_instances", "waits_on", schema=schema)
     set_oldest_code(schema, "0001")
 
 

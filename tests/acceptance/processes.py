@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import workflow_engine
+from ..examples import environment
 
 PATIENCE = 30.0
 """Seconds after which something that should have happened counts as not happening."""
@@ -142,15 +142,14 @@ class Processes:
 
     def start(self, command: str, *arguments: str, gated: bool = True) -> Process:
         """Start a process; without ``gated`` it waits nowhere and says little."""
-        package = Path(next(iter(workflow_engine.__path__))).parent
-        environment = {
-            **os.environ,
-            # The package that the test itself runs on.
-            "PYTHONPATH": str(package),
+        process_environment = {
+            **environment(),
             "EFFECTS": str(self.effects),
             "GATES": str(self._gates_folder) if gated else "",
         }
-        process = Process(self._url, command, *arguments, environment=environment)
+        process = Process(
+            self._url, command, *arguments, environment=process_environment
+        )
         self._started.append(process)
         return process
 

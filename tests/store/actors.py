@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import attrs
-from sqlalchemy import event
+from sqlalchemy import event, text
 
 from workflow_engine.core.journal import Draft, Entry, Kind
 from workflow_engine.core.ports import Claim, Key, Lease, NewInstance
@@ -43,7 +43,7 @@ class BoundClock:
         return self.instant
 
 
-def new(input: str = "{}", **changes: object) -> NewInstance:
+def new(input: str = "{}", **changes: Any) -> NewInstance:
     """What a first start records."""
     return attrs.evolve(NewInstance(input=input, incarnation="0" * 32), **changes)
 
@@ -95,9 +95,9 @@ def history(
 def sql(database: Database, statement: str) -> list[Any]:
     """Run a statement that names our tables bare, as somebody at a console would."""
     schema = f"{database.schema}." if database.schema else ""
-    text_ = re.sub(r"\bwf_", f"{schema}wf_", statement)
+    named = re.sub(r"\bwf_", f"{schema}wf_", statement)
     with database.write() as connection:
-        result = connection.exec_driver_sql(text_)
+        result = connection.execute(text(named.replace(":", "\\:")))
         return list(result) if result.returns_rows else []
 
 

@@ -20,6 +20,7 @@ from workflow_engine.store.database import DEFAULT_SCHEMA, Database
         ("mysql://h/d", "mysql is neither SQLite nor PostgreSQL"),
         ("orders.db", "not a database URL"),
         ("", "not a database URL"),
+        ("postgresql://h:port/d", "not a database URL"),
     ],
 )
 def test_a_url_that_cannot_be_used_is_refused_with_what_to_write(

@@ -139,7 +139,7 @@ def test_a_claim_starts_what_is_missing_and_says_so(
     assert answer.lease.owner == answer.instance.lease_owner == "a"
     assert answer.lease.instance == answer.instance.instance
     assert answer.instance.lease_until == clock.now + MINUTE
-    assert answer.instance.patches == {"p1", "p2"}
+    assert answer.instance.patches == frozenset({"p1", "p2"})
     assert answer.instance.input == '{"n":1}'
 
 
@@ -190,7 +190,7 @@ def test_a_claim_ignores_the_pace(store: SqlStore, clock: BoundClock) -> None:
 
 def test_the_patches_of_a_generation_are_set_once(store: SqlStore) -> None:
     store.release(claim(store, patches=("p1",)).lease)
-    assert claim(store, patches=("p2",)).instance.patches == {"p1"}
+    assert claim(store, patches=("p2",)).instance.patches == frozenset({"p1"})
 
 
 def test_no_patches_are_a_decision_too(store: SqlStore) -> None:

@@ -54,7 +54,7 @@ def test_a_due_claim_brings_what_a_run_needs(
     batch = store.claim_due("w", MINUTE, ("p",), ["order"], 10, 20)
     (got,) = batch.claims
     assert got.instance.input == '{"n":1}'
-    assert got.instance.patches == {"p"}
+    assert got.instance.patches == frozenset({"p"})
     assert got.instance.status is Status.RUNNING
     assert (got.instance.lease_owner, got.instance.lease_until) == (
         "w",

@@ -372,7 +372,9 @@ def test_an_engine_that_skips_rollbacks_does_not_keep_a_transaction(
     blank_url: str,
 ) -> None:
     url = blank_url.replace("postgresql:", "postgresql+psycopg:")
-    engine = create_engine(url, skip_autocommit_rollback=True)
+    engine = create_engine(url)
+    # The argument of this name came after SQLAlchemy 2.0.
+    engine.dialect.skip_autocommit_rollback = True
     with Database.open(engine) as database:
         with database.write() as connection:
             connection.execute(text("CREATE TABLE notes (n INTEGER PRIMARY KEY)"))

@@ -71,6 +71,7 @@ class Instance:
     patches: frozenset[str] | None
     tags: Mapping[str, str]
     last_error: str | None
+    waits_on: tuple[str, ...]
     created_at: int
     updated_at: int
     ended_at: int | None
@@ -330,12 +331,14 @@ class Store(Protocol):
         drafts: Sequence[Draft],
         expect: int,
         cancel_seen: bool,
+        waits_on: Sequence[str] = (),
         timers: Sequence[Timer] | None = None,
     ) -> Done | Appended | Refusal:
         """Suspend and release, if the position is ``expect`` and no cancel came that
         was not seen; else nothing changes and the tail is answered. Repeating a park
         whose acknowledgement was lost answers Done.
 
+        ``waits_on`` are the names it waits for, for people to see.
         ``timers`` is the full list of sleeps: those that are new are started, those
         that run keep their due time, others are dropped. One that is due fires, and
         the tail is answered. None when there is no timer and was none before."""

@@ -95,12 +95,13 @@ class Commits:
         timers: Sequence[Timer] | None,
     ) -> Came:
         """Suspend the instance, unless its journal has moved."""
+        names = tuple(wait.name for wait in request.waits)
         return self._commit(
             "park",
             lambda: self._store.park(
-                self._lease, request.drafts, request.expect, cancel_seen, timers
+                self._lease, request.drafts, request.expect, cancel_seen, names, timers
             ),
-            done=Suspended(tuple(wait.name for wait in request.waits)),
+            done=Suspended(names),
         )
 
     def finish(self, request: requests.Finish) -> Came:

@@ -14,6 +14,7 @@ from typing import Any
 from workflow_engine.core import requests
 from workflow_engine.core.commands import StartTimer, WorkflowBody
 from workflow_engine.core.desk import Context
+from workflow_engine.core.identity import RESERVED_PREFIXES
 from workflow_engine.core.ids import idempotency_key
 from workflow_engine.core.interpreter import Interpreter
 from workflow_engine.core.journal import STEP_KINDS, Draft, Entry, Kind, Prefix
@@ -309,7 +310,7 @@ class Driver:
 
     def _tell_recorded(self, drafts: tuple[Draft, ...], position: int) -> None:
         for draft in drafts:
-            if draft.kind in STEP_KINDS and draft.name is not None:
+            if draft.kind in STEP_KINDS and draft.name and not _is_ours(draft.name):
                 ok = draft.kind == Kind.STEP_OK
                 event = StepRecorded(*self._names, draft.name, ok, position)
                 self._equipment.tell(event)
@@ -347,6 +348,11 @@ def _timers(waits: tuple[requests.Wait, ...]) -> list[Timer]:
         for wait in waits
         if isinstance(wait.arm, StartTimer)
     ]
+
+
+def _is_ours(name: str) -> bool:
+    """Whether an entry is the engine's own, such as a seed."""
+    return name.startswith(RESERVED_PREFIXES)
 
 
 def _take_next(todo: list[requests.Request]) -> requests.Request:

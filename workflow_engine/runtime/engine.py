@@ -147,7 +147,11 @@ class Engine(Outside):
     # --- life ---
 
     def __enter__(self) -> Self:
-        self._equip()
+        try:
+            self._equip()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(

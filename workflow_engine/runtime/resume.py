@@ -340,8 +340,8 @@ class Worker:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._stop.is_set():
             raise SystemExit(128 + number)
-        logger.info("stopping: steps that are running may end")
         self.stop()
+        logger.info("stopping: steps that are running may end")
 
 
 def _count(ending: RunEnding) -> PassSummary:

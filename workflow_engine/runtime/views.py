@@ -31,6 +31,7 @@ class Description:
         owner, leased_until: who runs it now, if anybody does.
         next_attempt_at: when workers try again after a crash, a block or a delay.
         reason: why it failed, is blocked, or crashed last.
+        waits_on: the names it waits for, while it is suspended.
         stream: the display name of the current journal.
     """
 
@@ -50,6 +51,7 @@ class Description:
     patches: frozenset[str] | None
     tags: Mapping[str, str]
     reason: str | None
+    waits_on: tuple[str, ...]
     created_at: datetime
     updated_at: datetime
     ended_at: datetime | None
@@ -76,6 +78,7 @@ class Description:
             patches=row.patches,
             tags=dict(row.tags),
             reason=Reason.decode(row.last_error).reason if row.last_error else None,
+            waits_on=row.waits_on if row.status is Status.SUSPENDED else (),
             created_at=to_datetime(row.created_at),
             updated_at=to_datetime(row.updated_at),
             ended_at=_at(row.ended_at),

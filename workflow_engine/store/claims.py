@@ -23,9 +23,9 @@ from workflow_engine.store.family import Family
 from workflow_engine.store.hints import Listener
 from workflow_engine.store.ledger import Locked
 
-_WIDER = 4
-"""How many times more candidates than wanted are offered to `Discovery.lock`, which
-passes over those that other workers are taking at this moment."""
+_WIDER = 8
+"""How many times more candidates than wanted are looked at, since those that other
+workers are taking at this moment are passed over."""
 
 
 class Claims(Family):
@@ -96,12 +96,13 @@ class Claims(Family):
     ) -> Batch:
         """See `Store.claim_due`."""
         asked, limit = sorted(set(names)), max(limit, 0)
+        wider = limit * _WIDER
         # A look takes no lock, so that an idle worker stands in nobody's way.
         with self._read() as work:
-            found = self._discovery.look(work, asked, limit, exclude)
+            found = self._discovery.look(work, asked, wider, exclude)
             others = self._discovery.count_others(work, asked)
         turn, self._turn = self._turn, self._turn + limit
-        candidates = share_out(found, limit * _WIDER, turn)
+        candidates = share_out(found, wider, turn)
         if not candidates:
             with self._read() as work:
                 pause = self._discovery.next_due(work, asked)

@@ -89,17 +89,25 @@ class Commits(Waiting):
         drafts: Sequence[Draft],
         expect: int,
         cancel_seen: bool,
+        waits_on: Sequence[str] = (),
         timers: Sequence[Timer] | None = None,
     ) -> Done | Appended | Refusal:
         """See `Store.park`."""
         if timers is not None:
-            return self._park_on_timers(lease, drafts, expect, cancel_seen, timers)
+            return self._park_on_timers(
+                lease, drafts, expect, cancel_seen, waits_on, timers
+            )
 
         def advance(
             work: UnitOfWork, position: int, drafts: Sequence[Draft]
         ) -> Advanced | None:
             parked = self._progress.park(
-                work, lease, position, len(drafts), cancel_seen=cancel_seen
+                work,
+                lease,
+                position,
+                len(drafts),
+                cancel_seen=cancel_seen,
+                waits_on=waits_on,
             )
             return Advanced(position + len(drafts)) if parked else None
 

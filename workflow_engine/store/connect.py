@@ -53,7 +53,7 @@ def parse(url: str | URL) -> URL:
     """
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # a port that is no number is the latter
         # Without the text, which may hold a password.
         raise errors.StoreRefused(problem=f"not a database URL; {_ADVICE}") from None
     dialect, _, driver = parsed.drivername.partition("+")

@@ -169,9 +169,10 @@ class Database:
 
     def close(self) -> None:
         """Close the connections, if they are ours. Safe to repeat."""
-        self._closed = self._closed or "it was closed before"
-        if self.owned:
-            self.engine.dispose()
+        if self._closed is None:
+            self._closed = "it was closed before"
+            if self.owned:
+                self.engine.dispose()
 
     def __enter__(self) -> Database:
         return self

@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     BindParameter,
     CompoundSelect,
@@ -23,7 +24,6 @@ from sqlalchemy import (
     select,
     union_all,
 )
-from sqlalchemy.dialects.postgresql import ARRAY
 
 from workflow_engine.store.ledger import Ledger, Locked, read
 from workflow_engine.store.unit_of_work import UnitOfWork

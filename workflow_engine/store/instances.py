@@ -28,12 +28,12 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from workflow_engine.core.lifecycle import Status
 from workflow_engine.core.ports import Key, NewInstance
 from workflow_engine.store.ledger import Ledger, Locked, keyed, read
 from workflow_engine.store.unit_of_work import UnitOfWork
+from workflow_engine.store.upsert import insert_into
 
 
 class Instances:
@@ -98,9 +98,8 @@ class Instances:
             lease_until=now + bindparam("lease_is", type_=BigInteger),
             next_attempt_at=now + bindparam("delay_is", type_=BigInteger),
         )
-        dialect = sqlite if self._dialect == "sqlite" else postgresql
         statement: Insert = (
-            dialect.insert(self._table)
+            insert_into(self._table, self._dialect)
             .values(values | {"created_at": now, "updated_at": now})
             .on_conflict_do_nothing(index_elements=["workflow_name", "workflow_id"])
             .returning(*self._ledger.row, self._c.input)

@@ -83,7 +83,9 @@ class Ledger:
             self.c.id == bindparam("instance_is"),
             self.c.generation == bindparam("generation_is"),
             self.c.epoch == bindparam("epoch_is"),
-            self.c.lease_owner == bindparam("owner_is"),
+            # Not a plain comparison, which would tempt a planner to go through the
+            # index on owners when there is a primary key.
+            func.coalesce(self.c.lease_owner, "") == bindparam("owner_is"),
         )
 
     def may(self, event: Event) -> ColumnElement[bool]:
@@ -196,6 +198,7 @@ def read(row: Row[Any]) -> Locked:
         patches=None if row.patches is None else frozenset(json.loads(row.patches)),
         tags=json.loads(row.tags),
         last_error=row.last_error,
+        waits_on=tuple(json.loads(row.waits_on or "[]")),
         created_at=row.created_at,
         updated_at=row.updated_at,
         ended_at=row.ended_at,

@@ -8,6 +8,8 @@ looks.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -71,6 +73,7 @@ class Progress:
         count: int,
         *,
         cancel_seen: bool,
+        waits_on: Sequence[str],
         wake_after: int | None = None,
     ) -> bool | None:
         """Suspend until ``wake_after`` or a wake, and release, unless a cancellation
@@ -83,6 +86,7 @@ class Progress:
             count_is=count,
             position_is=position,
             seen_is=cancel_seen,
+            waits_are=json.dumps(list(waits_on)),
             wake_is=wake_after,
         )
 
@@ -91,6 +95,7 @@ class Progress:
         changes = self._ledger.paced(
             status=Status.SUSPENDED,
             wake_after=bindparam("wake_is", type_=BigInteger),
+            waits_on=bindparam("waits_are", type_=Text),
             next_attempt_at=None,
             **self._ledger.released,
             **self._ledger.progressed,

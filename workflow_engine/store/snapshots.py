@@ -20,13 +20,13 @@ from sqlalchemy import (
     delete,
     select,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from workflow_engine.core.journal import FORMAT, KNOWN, Entry, Prefix
 from workflow_engine.store.journal import Stream
 from workflow_engine.store.now import now_in
 from workflow_engine.store.tables import Tables
 from workflow_engine.store.unit_of_work import UnitOfWork
+from workflow_engine.store.upsert import insert_into
 
 SHAPE = f"prefix/1 format/{FORMAT} kinds/{','.join(sorted(KNOWN))}"
 """The discriminator of the documents that this code writes, and all that it reads.
@@ -59,13 +59,12 @@ class Snapshots:
 
     @cached_property
     def _keep(self) -> Insert:
-        dialect = sqlite if self._dialect == "sqlite" else postgresql
         given = {
             column.name: bindparam(column.name, type_=column.type)
             for column in self._c
             if column.name != "written_at"
         }
-        statement = dialect.insert(self._table).values(
+        statement = insert_into(self._table, self._dialect).values(
             given | {"written_at": self._now}
         )
         new = statement.excluded

@@ -147,6 +147,8 @@ def _instances(metadata: MetaData) -> Table:
         Column("ended_at", BigInteger),
         # A JSON object of strings.
         Column("tags", Text, nullable=False, server_default=text("'{}'")),
+        # A JSON list of the step names it was last suspended on, for people to see.
+        Column("waits_on", Text),
         UniqueConstraint("workflow_name", "workflow_id"),
         # Discovery asks name by name, so that each has its share of a pass.
         Index(

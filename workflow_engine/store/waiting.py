@@ -39,6 +39,7 @@ class Waiting(Protocol):
         drafts: Sequence[Draft],
         expect: int,
         cancel_seen: bool,
+        waits_on: Sequence[str],
         timers: Sequence[Timer],
     ) -> Done | Appended | Refusal:
         """Park a run that sleeps, or slept before: its timers become ``timers``."""
@@ -63,6 +64,7 @@ class Waiting(Protocol):
                 expect,
                 len(absent),
                 cancel_seen=cancel_seen,
+                waits_on=waits_on,
                 wake_after=self._timers.next_due(work, held.stream),
             )
             self._insert(work, held.stream, expect, absent)

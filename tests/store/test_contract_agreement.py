@@ -1,0 +1,451 @@
+"""SQLite and PostgreSQL agree, whatever is done to them.
+
+A machine does the same to both, in any order, with leases that may be long gone. Every
+answer must be equal, and after every step each journal must be gapless and fit its row.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, event, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from workflow_engine.core.identity import SEED
+from workflow_engine.core.journal import Draft, Entry, Kind, Prefix
+from workflow_engine.core.lifecycle import Status
+from workflow_engine.core.ports import Batch, Claim, Instance, Key, Lease
+from workflow_engine.errors import EntryNotFound
+from workflow_engine.store import schema
+from workflow_engine.store.database import Database
+from workflow_engine.store.loads import extend
+from workflow_engine.store.sql_store import SqlStore
+
+from .actors import MINUTE, SECOND, BoundClock, new, sql
+
+T = TypeVar("T")
+
+_names = (f"w{number}" for number in itertools.count())
+
+OWNERS = st.sampled_from(["a", "b"])
+IDS = st.sampled_from(["1", "2"])
+NAMES = st.sampled_from(["x", "y", "z", "awk:v"])
+DRAFTS = st.lists(
+    st.builds(
+        Draft,
+        kind=st.sampled_from(
+            [Kind.STEP_OK, Kind.STEP_FAILED, Kind.WAKE_FAILED, Kind.CANCEL, Kind.PATCH]
+        ),
+        name=NAMES,
+        payload=st.sampled_from(["1", '"\\u0000"', None]),
+        superseded=st.just(0),
+    ),
+    max_size=3,
+)
+ODDS = st.sampled_from([0, 0, 0, 0, 1, 2])
+BLAMES = st.sampled_from([None, "x", "y", "z"])
+
+
+@attrs.frozen
+class Pair:
+    """The same thing on both sides: a lease, mostly."""
+
+    sqlite: Lease
+    postgres: Lease
+
+    def of(self, side: int) -> Lease:
+        return (self.sqlite, self.postgres)[side]
+
+
+class Agreement(RuleBasedStateMachine):
+    """Two stores, and every lease that was ever given on them."""
+
+    def __init__(self, databases: tuple[Database, Database]) -> None:
+        super().__init__()
+        self.clock = BoundClock()
+        self.databases = databases
+        self.stores = [SqlStore(each, self.clock) for each in databases]
+        # Instances of earlier examples have other names.
+        self.workflow = next(_names)
+        self.leases: list[Pair] = []
+
+    # --- asking both ---
+
+    def both(self, call: Callable[[SqlStore, int], T]) -> T:
+        """The answer of both stores; instances are known by their keys alone."""
+        answers = [call(store, side) for side, store in enumerate(self.stores)]
+        bare = [without_numbers(answer) for answer in answers]
+        assert bare[0] == bare[1]
+        return answers[0]
+
+    def remember(self, call: Callable[[SqlStore], Claim | object]) -> None:
+        claims: list[list[Claim]] = []
+
+        def ask(store: SqlStore, _: int) -> object:
+            answer = call(store)
+            if not isinstance(answer, Batch):
+                claims.append([answer] if isinstance(answer, Claim) else [])
+                return answer
+            # Of what is due since the same moment, any may come first.
+            claims.append(sorted(answer.claims, key=lambda each: each.lease.key))
+            return attrs.evolve(answer, claims=tuple(claims[-1]))
+
+        self.both(ask)
+        for sqlite, postgres in zip(*claims, strict=True):
+            self.leases.append(Pair(sqlite.lease, postgres.lease))
+
+    def key(self, id: str) -> Key:
+        return Key(self.workflow, id)
+
+    @initialize(id=IDS, owner=OWNERS)
+    def begin(self, id: str, owner: str) -> None:
+        self.claim(id, owner, True)
+
+    # --- starting and owning ---
+
+    @rule(id=IDS, delay=st.sampled_from([0, SECOND]))
+    def start(self, id: str, delay: int) -> None:
+        self.both(lambda store, _: store.start(self.key(id), new(delay=delay)))
+
+    @rule(id=IDS, owner=OWNERS, start=st.booleans())
+    def claim(self, id: str, owner: str, start: bool) -> None:
+        given = new() if start else None
+        self.remember(
+            lambda store: store.claim(self.key(id), owner, MINUTE, (owner,), given)
+        )
+
+    @rule(owner=OWNERS, ceiling=st.sampled_from([2, 9]))
+    def claim_due(self, owner: str, ceiling: int) -> None:
+        def claim(store: SqlStore) -> object:
+            batch = store.claim_due(
+                owner, MINUTE, (owner,), [self.workflow], 9, ceiling
+            )
+            failed = sorted(batch.failed, key=lambda each: each.key)
+            return attrs.evolve(batch, failed=tuple(failed), unregistered={})
+
+        self.remember(claim)
+
+    @rule(seconds=st.sampled_from([1, 2, 60, 61]))
+    def pass_time(self, seconds: int) -> None:
+        self.clock.advance(seconds * SECOND)
+
+    @rule(owner=OWNERS)
+    def renew(self, owner: str) -> None:
+        def renew(store: SqlStore, side: int) -> list[int]:
+            leases = [pair.of(side) for pair in self.leases]
+            held = store.renew(owner, MINUTE, leases)
+            return sorted(
+                number for number, each in enumerate(leases) if each.instance in held
+            )
+
+        self.both(renew)
+
+    @rule(owner=OWNERS)
+    def expire(self, owner: str) -> None:
+        # Leases of earlier examples last, since their clocks have stopped.
+        for database in self.databases:
+            sql(
+                database,
+                "UPDATE wf_instances SET lease_owner = 'past' "
+                f"WHERE workflow_name <> '{self.workflow}' AND lease_owner <> 'past'",
+            )
+        self.both(lambda store, _: store.expire([owner]))
+        self.both(lambda store, _: store.owners() - {"past"})
+
+    @rule(id=IDS)
+    def force_release(self, id: str) -> None:
+        self.both(lambda store, _: store.force_release(self.key(id)))
+
+    # --- a run ---
+
+    def with_lease(
+        self, data: st.DataObject, call: Callable[[SqlStore, Lease, int], Any]
+    ) -> None:
+        """Call with a lease, good as a rule, and with a position, right as a rule."""
+        if not self.leases:
+            return
+        recent = self.leases[:-4:-1]
+        pair = recent[min(data.draw(ODDS), len(recent) - 1)]
+        row = self.stores[0].find(pair.sqlite.key)
+        assert row is not None
+        position = max(0, row.position - data.draw(ODDS))
+        event(f"lease is {'good' if row.lease_owner else 'not good'}")
+        self.both(lambda store, side: call(store, pair.of(side), position))
+
+    @rule(data=st.data(), drafts=DRAFTS, behind=ODDS, conditional=st.booleans())
+    def append(
+        self,
+        data: st.DataObject,
+        drafts: list[Draft],
+        behind: int,
+        conditional: bool,
+    ) -> None:
+        def append(store: SqlStore, lease: Lease, position: int) -> object:
+            expect = position if conditional else None
+            return store.append(lease, drafts, max(0, position - behind), expect)
+
+        self.with_lease(data, append)
+
+    @rule(data=st.data(), drafts=DRAFTS)
+    def append_more(self, data: st.DataObject, drafts: list[Draft]) -> None:
+        self.with_lease(
+            data,
+            lambda store, lease, position: store.append(lease, drafts, position, None),
+        )
+
+    @rule(data=st.data(), drafts=DRAFTS, seen=st.booleans())
+    def park(self, data: st.DataObject, drafts: list[Draft], seen: bool) -> None:
+        self.with_lease(
+            data,
+            lambda store, lease, position: store.park(lease, drafts, position, seen),
+        )
+
+    @rule(data=st.data(), drafts=DRAFTS)
+    def rotate(self, data: st.DataObject, drafts: list[Draft]) -> None:
+        self.with_lease(
+            data,
+            lambda store, lease, _: store.rotate(lease, "1", ("p",), ("y",), drafts),
+        )
+
+    @rule(data=st.data(), drafts=DRAFTS, completed=st.booleans())
+    def finish(self, data: st.DataObject, drafts: list[Draft], completed: bool) -> None:
+        status = Status.COMPLETED if completed else Status.CANCELLED
+        payload = "1" if completed else None
+        self.with_lease(
+            data, lambda store, lease, _: store.finish(lease, status, payload, drafts)
+        )
+
+    @rule(data=st.data(), drafts=DRAFTS, blamed=BLAMES)
+    def fail(
+        self, data: st.DataObject, drafts: list[Draft], blamed: str | None
+    ) -> None:
+        record = json.dumps({"entry": blamed})
+        self.with_lease(
+            data,
+            lambda store, lease, position: store.fail(lease, record, position, drafts),
+        )
+
+    @rule(data=st.data(), drafts=DRAFTS, blamed=BLAMES)
+    def fail_and_resurrect(
+        self, data: st.DataObject, drafts: list[Draft], blamed: str | None
+    ) -> None:
+        record = json.dumps({"entry": blamed})
+
+        def both(store: SqlStore, lease: Lease, position: int) -> object:
+            failed = store.fail(lease, record, position, drafts)
+            return failed, store.resurrect(lease.key, ())
+
+        self.with_lease(data, both)
+
+    @rule(data=st.data(), ceiling=st.sampled_from([1, 2, 5]))
+    def crash(self, data: st.DataObject, ceiling: int) -> None:
+        self.with_lease(
+            data,
+            lambda store, lease, position: store.crash(lease, "{}", position, ceiling),
+        )
+
+    @rule(data=st.data())
+    def block(self, data: st.DataObject) -> None:
+        self.with_lease(
+            data,
+            lambda store, lease, position: store.block(lease, "{}", position, SECOND),
+        )
+
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        self.with_lease(data, lambda store, lease, _: store.release(lease))
+
+    @rule(data=st.data())
+    def snapshot(self, data: st.DataObject) -> None:
+        def snapshot(store: SqlStore, lease: Lease, _: int) -> Prefix:
+            prefix = store.load(lease.instance, lease.generation, 2)
+            store.snapshot(lease, prefix)
+            return prefix
+
+        self.with_lease(data, snapshot)
+
+    # --- from outside ---
+
+    @rule(id=IDS, name=NAMES, generation=st.sampled_from([None, 0, 1]))
+    def resolve(self, id: str, name: str, generation: int | None) -> None:
+        self.both(lambda store, _: store.resolve(self.key(id), name, "7", generation))
+
+    @rule(id=IDS)
+    def cancel(self, id: str) -> None:
+        self.both(lambda store, _: store.cancel(self.key(id)))
+
+    @rule(id=IDS)
+    def request_cancel(self, id: str) -> None:
+        for database in self.databases:
+            sql(
+                database,
+                "UPDATE wf_instances SET cancel_requested = true WHERE "
+                f"workflow_name = '{self.workflow}' AND workflow_id = '{id}'",
+            )
+
+    @rule(id=IDS, rerun=st.none() | st.lists(NAMES, max_size=2))
+    def resurrect(self, id: str, rerun: list[str] | None) -> None:
+        def resurrect(store: SqlStore, _: int) -> object:
+            try:
+                return store.resurrect(self.key(id), rerun)
+            except EntryNotFound as error:
+                return error.what
+
+        self.both(resurrect)
+
+    @rule(id=IDS, position=st.integers(0, 6))
+    def discard(self, id: str, position: int) -> None:
+        self.both(lambda store, _: store.discard(self.key(id), position))
+
+    # --- what is always so ---
+
+    @invariant()
+    def rows_and_journals_agree_and_fit_each_other(self) -> None:
+        both = [Contents.of(each, self.workflow) for each in self.databases]
+        assert both[0].rows == both[1].rows
+        assert both[0].entries == both[1].entries
+        for id, status, generation, position, *_ in both[0].rows:
+            for each in range(generation + 1):
+                entries = both[0].entries.get((id, each), [])
+                positions = [entry.position for entry in entries]
+                assert positions == list(range(1, len(entries) + 1))
+                live = [entry.name for entry in entries if entry.live]
+                assert len(set(live)) == len(live)
+            entries = both[0].entries.get((id, generation), [])
+            assert position == len(entries)
+            assert status != "completed" or entries[-1].kind == Kind.COMPLETED
+            assert generation == 0 or entries[0].name == SEED
+
+    @invariant()
+    def rows_say_when_they_are_due(self) -> None:
+        for database in self.databases:
+            for row in Contents.of(database, self.workflow).rows:
+                earliest, due = runnable_at(row, self.clock.now), row[-1]
+                if earliest is None or due is None or earliest > self.clock.now:
+                    assert due == earliest
+                else:
+                    assert due <= self.clock.now
+
+    @rule(id=IDS, page_size=st.sampled_from([1, 100]))
+    def load(self, id: str, page_size: int) -> None:
+        row = self.both(lambda store, _: store.find(self.key(id)))
+        if row is None:
+            return
+        entries = Contents.of(self.databases[0], self.workflow).entries
+        whole = entries.get((id, row.generation), [])
+        found = self.both(lambda store, _: load(store, self.key(id), page_size))
+        assert found == extend(Prefix((), 0, {}), whole, row.position)
+
+    def teardown(self) -> None:
+        for id in "12":
+            self.load(id, 100)
+
+
+@attrs.frozen
+class Contents:
+    """What a database holds of one workflow."""
+
+    rows: list[tuple[Any, ...]]
+    entries: dict[tuple[str, int], list[Entry]]
+
+    @classmethod
+    def of(cls, database: Database, workflow: str) -> Contents:
+        rows = sql(
+            database,
+            "SELECT workflow_id, status, generation, position, lease_until, "
+            "next_attempt_at, wake_after, epoch, attempts, takeovers, patches, "
+            "cancel_requested, last_error, result, ended_at, runnable_at "
+            f"FROM wf_instances WHERE workflow_name = '{workflow}' "
+            "ORDER BY workflow_id",
+        )
+        found: dict[tuple[str, int], list[Entry]] = {}
+        for id, generation, *fields, live, format in sql(
+            database,
+            "SELECT workflow_id, wf_journal.generation, wf_journal.position, kind, "
+            "step_name, payload, live, format FROM wf_journal "
+            "JOIN wf_instances ON wf_instances.id = instance_id "
+            f"WHERE workflow_name = '{workflow}' "
+            "ORDER BY workflow_id, wf_journal.generation, wf_journal.position",
+        ):
+            entry = Entry(*(*fields, bool(live), format))
+            found.setdefault((id, generation), []).append(entry)
+        return cls([tuple(row) for row in rows], found)
+
+
+def runnable_at(row: tuple[Any, ...], now: int) -> int | None:
+    """When a worker may claim an instance, as the port has it."""
+    _, status, _, _, lease_until, next_attempt_at, wake_after, *_ = row
+    if Status(status).is_ended:
+        return None
+    instants = [now, lease_until or 0, next_attempt_at or 0]
+    if status == Status.SUSPENDED:
+        if wake_after is None:
+            return None
+        instants.append(wake_after)
+    return max(instants)
+
+
+def load(store: SqlStore, key: Key, page_size: int) -> Prefix:
+    row = store.find(key)
+    assert row is not None
+    return store.load(row.instance, row.generation, page_size)
+
+
+def without_numbers(answer: Any) -> Any:
+    """The answer without the numbers of instances, which differ between databases."""
+    if isinstance(answer, Instance):
+        return attrs.evolve(answer, instance=0)
+    if isinstance(answer, Lease):
+        return attrs.evolve(answer, instance=0)
+    if isinstance(answer, tuple | list):
+        return [without_numbers(each) for each in answer]
+    if attrs.has(type(answer)):
+        return (
+            type(answer),
+            [
+                without_numbers(getattr(answer, field.name))
+                for field in attrs.fields(type(answer))
+            ],
+        )
+    return answer
+
+
+@pytest.fixture
+def databases(
+    sqlite_url: str, postgres_url: str
+) -> Iterator[tuple[Database, Database]]:
+    with Database.open(sqlite_url) as sqlite, Database.open(postgres_url) as postgres:
+        schema.ensure(sqlite)
+        # The power stays on during this test.
+        with sqlite.engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA synchronous=OFF")
+        yield sqlite, postgres
+
+
+@pytest.mark.postgres
+def test_both_databases_agree(databases: tuple[Database, Database]) -> None:
+    class Machine(Agreement):
+        def __init__(self) -> None:
+            super().__init__(databases)
+
+    run_state_machine_as_test(
+        Machine,
+        settings=settings(
+            max_examples=40,
+            stateful_step_count=25,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
