@@ -74,6 +74,40 @@ _SNAPSHOT_0001: dict[str, Any] = {
     "written_at": MOMENT,
 }
 
+_WAITING_0003: Rows = {
+    "wf_timers": [
+        {
+            "instance_id": 7,
+            "generation": 2,
+            "step_name": "sleep:cool-off",
+            "due_at": MOMENT + 3,
+            "created_at": MOMENT,
+            "settled_at": None,
+        }
+    ],
+    "wf_awakeables": [
+        {
+            "id": "0123456789abcdef0123456789abcdef",
+            "instance_id": 7,
+            "generation": 2,
+            "label": "approval",
+            "status": "resolved",
+            "payload": '{"ok":true}',
+            "created_at": MOMENT,
+            "settled_at": MOMENT + 5,
+        }
+    ],
+    "wf_children": [
+        {
+            "parent_id": 7,
+            "generation": 2,
+            "step_name": "child:ship:ship-7",
+            "child_id": 8,
+            "created_at": MOMENT,
+        }
+    ],
+}
+
 ROWS: Mapping[str, Rows] = {
     "0001": {
         "wf_instances": [_INSTANCE_0001],
@@ -85,10 +119,17 @@ ROWS: Mapping[str, Rows] = {
         "wf_journal": _JOURNAL_0001,
         "wf_snapshots": [_SNAPSHOT_0001],
     },
+    "0003": {
+        "wf_instances": [_INSTANCE_0001 | {"tags": "{}", "waits_on": '["go"]'}],
+        "wf_journal": _JOURNAL_0001,
+        "wf_snapshots": [_SNAPSHOT_0001],
+        **_WAITING_0003,
+    },
 }
 
 ADDED: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     # What each revision puts into the rows that were there: table, column, value.
     "0001": {},
     "0002": {"wf_instances": {"tags": "{}"}},
+    "0003": {"wf_instances": {"waits_on": None}},
 }
