@@ -42,6 +42,14 @@ class SystemClock:
         return event.wait(seconds)
 
 
+def pause(seconds: float) -> None:
+    """Wait in real time, whatever a test clock shows.
+
+    For what goes on outside: a database that is away, a row that others change.
+    """
+    time.sleep(seconds)
+
+
 def microseconds(duration: timedelta | float, what: str) -> int:
     """A duration in whole microseconds; numbers are seconds.
 
