@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from workflow_engine.core.outcome import Ending as Ending
     from workflow_engine.core.outcome import Failed as Failed
     from workflow_engine.core.outcome import Suspended as Suspended
+    from workflow_engine.core.ports import AwakeableStatus as AwakeableStatus
     from workflow_engine.core.snapshots import Every as Every
     from workflow_engine.core.snapshots import Never as Never
     from workflow_engine.core.snapshots import OnTerminal as OnTerminal
@@ -92,9 +93,12 @@ if TYPE_CHECKING:
     from workflow_engine.runtime.registry import workflow as workflow
     from workflow_engine.runtime.resume import Worker as Worker
     from workflow_engine.runtime.summary import PassSummary as PassSummary
+    from workflow_engine.runtime.views import AwakeableView as AwakeableView
+    from workflow_engine.runtime.views import ChildView as ChildView
     from workflow_engine.runtime.views import Description as Description
     from workflow_engine.runtime.views import JournalEntry as JournalEntry
     from workflow_engine.runtime.views import Page as Page
+    from workflow_engine.runtime.views import TimerView as TimerView
     from workflow_engine.store.schema import (
         exclude_workflow_tables as exclude_workflow_tables,
     )
@@ -111,12 +115,15 @@ _HOMES: dict[str, str] = {
     "AwakeableCancelled": "errors",
     "AwakeableNotFound": "errors",
     "AwakeableRejected": "errors",
+    "AwakeableStatus": "core.ports",
+    "AwakeableView": "runtime.views",
     "CancelRequested": "errors",
     "Cancelled": "core.outcome",
     "Child": "core.commands",
     "ChildCancelled": "errors",
     "ChildFailed": "errors",
     "ChildOwned": "errors",
+    "ChildView": "runtime.views",
     "Command": "core.commands",
     "Completed": "core.outcome",
     "ContinueAsNew": "core.commands",
@@ -173,6 +180,7 @@ _HOMES: dict[str, str] = {
     "StoreRefused": "errors",
     "StoreUnavailable": "errors",
     "Suspended": "core.outcome",
+    "TimerView": "runtime.views",
     "UnknownPatch": "errors",
     "UnknownWorkflow": "errors",
     "UnresolvedAnnotation": "errors",
@@ -204,12 +212,15 @@ __all__ = [
     "AwakeableCancelled",
     "AwakeableNotFound",
     "AwakeableRejected",
+    "AwakeableStatus",
+    "AwakeableView",
     "CancelRequested",
     "Cancelled",
     "Child",
     "ChildCancelled",
     "ChildFailed",
     "ChildOwned",
+    "ChildView",
     "Command",
     "Completed",
     "ContinueAsNew",
@@ -266,6 +277,7 @@ __all__ = [
     "StoreRefused",
     "StoreUnavailable",
     "Suspended",
+    "TimerView",
     "UnknownPatch",
     "UnknownWorkflow",
     "UnresolvedAnnotation",

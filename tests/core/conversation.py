@@ -51,7 +51,7 @@ class Conversation:
         self.interpreter = Interpreter(
             body(),
             Context("w", "1", 0, Codec(), result_type, patches),
-            Prefix(entries(drafts), len(drafts)),
+            Prefix(entries(drafts), len(drafts), {}),
             cancel_requested=cancel_requested,
         )
         self.asked: list[Request] = self.interpreter.requests()

@@ -177,7 +177,7 @@ class World:
 
     def prefix(self, position: int | None = None) -> Prefix:
         end = self.position if position is None else position
-        return Prefix(tuple(self.entries[:end]), end)
+        return Prefix(tuple(self.entries[:end]), end, {})
 
     def open(
         self, log: Log, position: int | None = None, **options: Any

@@ -164,7 +164,22 @@ def test_an_error_that_cannot_be_printed_is_still_recorded() -> None:
     assert "__str__ raised" in json.loads(capture(raised(Silent()), PLAIN))["message"]
 
 
-@pytest.mark.parametrize("payload", ["[]", "{}", "nonsense", '{"type":1}'])
+TOLD = '{"type":"T","message":"m","traceback":"t"'
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        "[]",
+        "{}",
+        "nonsense",
+        '{"type":1}',
+        TOLD + ',"author":"UnsupportedType"}',
+        TOLD + ',"author":"UnsupportedType","facts":[]}',
+        TOLD + ',"declared":"a:B"}',
+        TOLD + ',"declared":"a:B","args":"x"}',
+    ],
+)
 def test_a_record_that_is_none_is_a_value_problem(payload: str) -> None:
     with pytest.raises(ValueProblem):
         rebuild(payload, "pay", PLAIN)
@@ -175,3 +190,11 @@ def test_a_reason_survives_its_record() -> None:
     assert Reason.decode(reason.encode()) == reason
     assert reason.reason == "ValueError: x"
     assert Reason.decode(None).reason == "no reason was recorded"
+    assert Reason.decode('{"message":"m","entry":"a"}') == Reason(
+        reason="m", message="m", entry="a"
+    )
+
+
+@pytest.mark.parametrize("payload", ["nonsense", "[]", '{"reason":1}'])
+def test_a_damaged_reason_says_that_it_is(payload: str) -> None:
+    assert Reason.decode(payload).reason.startswith("the recorded reason is damaged: ")

@@ -18,6 +18,8 @@ from workflow_engine.testing import TestClock
 from .. import postgres
 from .bench import Bench
 
+TABLES = ("instances", "journal", "snapshots", "timers", "awakeables", "children")
+
 
 @pytest.fixture
 def clock() -> TestClock:
@@ -64,6 +66,6 @@ def shared_postgres_url(postgres_server: postgres.Server) -> Iterator[str]:
 def postgres_url(shared_postgres_url: str) -> str:
     """The database, empty."""
     with Bench.on(shared_postgres_url, TestClock()) as bench:
-        for table in ("instances", "journal", "snapshots"):
+        for table in TABLES:
             bench.execute(f"DELETE FROM wf_{table}")
     return shared_postgres_url

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy
 from sqlalchemy import event
-
-from workflow_engine.testing import TestClock
-
-
-class ImpatientClock(TestClock):
-    """A test clock whose short waits are over at once: between tries, say."""
-
-    def wait(self, event: threading.Event, seconds: float) -> bool:
-        """Wait for the event, unless it is for seconds only."""
-        return event.is_set() if seconds <= 2 else super().wait(event, seconds)
 
 
 @contextmanager

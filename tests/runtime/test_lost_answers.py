@@ -24,12 +24,7 @@ from workflow_engine import (
 )
 
 from .bench import Bench, entries, kinds, steps
-from .faults import ImpatientClock, answers_lost
-
-
-@pytest.fixture
-def clock() -> ImpatientClock:
-    return ImpatientClock()
+from .faults import answers_lost
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3], ids=["claim", "append", "finish"])

@@ -9,13 +9,13 @@ makes the first run equal every replay.
 
 from __future__ import annotations
 
-import json
 import traceback
 from typing import Any
 
 import attrs
 
 from workflow_engine import errors
+from workflow_engine.core import records
 from workflow_engine.core.codec import Codec
 from workflow_engine.core.commands import Command, Step
 from workflow_engine.errors import AuthorError, StepFailed, ValueProblem, WorkflowError
@@ -50,6 +50,31 @@ RECORDED_ERRORS: dict[str, type[WorkflowError]] = {
 """Our own errors that a record may name. Decoding looks only here."""
 
 
+@attrs.frozen
+class FailureRecord:
+    """What a step raised."""
+
+    type: str
+    message: str
+    traceback: str
+
+
+@attrs.frozen
+class DeclaredFailure(FailureRecord):
+    """An exception that its step declared, with what it is built from."""
+
+    declared: str
+    args: list[Any]
+
+
+@attrs.frozen
+class AuthorFailure(FailureRecord):
+    """An author's error, with its facts."""
+
+    author: str
+    facts: dict[str, Any]
+
+
 def describe(error: BaseException) -> dict[str, Any]:
     """``type``, ``message`` and ``traceback`` of an error, each bounded."""
     return {
@@ -61,23 +86,23 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 def capture(error: BaseException, step: Step[Any]) -> str:
     """The record of what ``step`` raised, as ASCII JSON."""
-    record = describe(error)
-    if isinstance(error, AuthorError) and type(error).__name__ in RECORDED_ERRORS:
-        record["author"] = type(error).__name__
-        record["facts"] = error.facts
+    told, name = describe(error), type(error).__name__
+    record = FailureRecord(**told)
+    if isinstance(error, AuthorError) and name in RECORDED_ERRORS:
+        record = AuthorFailure(**told, author=name, facts=error.facts)
     elif type(error) in step.raised:
         arguments = _reproducible_arguments(error)
         if arguments is not None:
-            record["declared"] = _qualified(type(error))
-            record["args"] = arguments
-    return json.dumps(record, separators=(",", ":"))
+            declared = _qualified(type(error))
+            record = DeclaredFailure(**told, declared=declared, args=arguments)
+    return records.write(record)
 
 
 def record_of(error: WorkflowError) -> str:
     """The record of one of our own errors, for a wake that failed."""
-    told = {"type": type(error).__name__, "message": str(error), "traceback": ""}
-    own = {"author": type(error).__name__, "facts": error.facts}
-    return json.dumps(told | own, separators=(",", ":"))
+    name = type(error).__name__
+    record = AuthorFailure(name, str(error), "", author=name, facts=error.facts)
+    return records.write(record)
 
 
 def rebuild(payload: str, name: str, command: Command[Any]) -> BaseException:
@@ -87,19 +112,19 @@ def rebuild(payload: str, name: str, command: Command[Any]) -> BaseException:
         ValueProblem: the record is not one.
     """
     record = _read(payload)
-    author = RECORDED_ERRORS.get(record.get("author", ""))
-    if author is not None:
-        return author(**record["facts"])
-    for type_ in command.raised if isinstance(command, Step) else ():
-        if record.get("declared") == _qualified(type_):
-            error = _construct(type_, record["args"])
-            if error is not None:
-                return error
+    if isinstance(record, AuthorFailure) and record.author in RECORDED_ERRORS:
+        return RECORDED_ERRORS[record.author](**record.facts)
+    if isinstance(record, DeclaredFailure) and isinstance(command, Step):
+        for type_ in command.raised:
+            if record.declared == _qualified(type_):
+                error = _construct(type_, record.args)
+                if error is not None:
+                    return error
     return StepFailed(
         step=name,
-        type=record["type"],
-        message=record["message"],
-        remote_traceback=record["traceback"],
+        type=record.type,
+        message=record.message,
+        remote_traceback=record.traceback,
     )
 
 
@@ -118,18 +143,14 @@ def chain_of(error: BaseException) -> list[BaseException]:
     return list(seen.values())
 
 
-def _read(payload: str) -> dict[str, Any]:
-    record = _JSON.decode(payload)
-    fields = ("type", "message", "traceback")
-    if not isinstance(record, dict) or not all(
-        isinstance(record.get(field), str) for field in fields
-    ):
-        raise ValueProblem("$", "a failure record", "it is not one")
-    if "author" in record and not isinstance(record.get("facts"), dict):
-        raise ValueProblem("$.facts", "an object", "it is missing")
-    if "declared" in record and not isinstance(record.get("args"), list):
-        raise ValueProblem("$.args", "a list", "it is missing")
-    return record
+def _read(payload: str) -> FailureRecord:
+    fields = records.parse(payload, FailureRecord)
+    type_: type[FailureRecord] = FailureRecord
+    if "author" in fields:
+        type_ = AuthorFailure
+    elif "declared" in fields:
+        type_ = DeclaredFailure
+    return records.build(fields, type_)
 
 
 def _reproducible_arguments(error: BaseException) -> list[Any] | None:
@@ -208,11 +229,11 @@ def _cut(text: str, limit: int) -> str:
 class Reason:
     """Why an instance failed, as its marker records it."""
 
-    reason: str
-    type: str
-    message: str
-    traceback: str
-    entry: str | None
+    reason: str = ""
+    type: str = ""
+    message: str = ""
+    traceback: str = ""
+    entry: str | None = None
 
     @classmethod
     def of(cls, error: BaseException, entry: str | None) -> Reason:
@@ -223,14 +244,14 @@ class Reason:
 
     def encode(self) -> str:
         """As ASCII JSON."""
-        return json.dumps(attrs.asdict(self), separators=(",", ":"))
+        return records.write(self)
 
     @classmethod
     def decode(cls, payload: str | None) -> Reason:
-        """From a marker's payload, whatever version wrote it."""
-        record = json.loads(payload) if payload else {}
-        told = {
-            name: record.get(name) or "" for name in ("type", "message", "traceback")
-        }
-        reason = record.get("reason") or told["message"] or "no reason was recorded"
-        return cls(reason=reason, entry=record.get("entry"), **told)
+        """From a marker's payload, whatever version wrote it, and however damaged."""
+        try:
+            told = records.read(payload or "{}", cls)
+        except ValueProblem as problem:
+            return cls(f"the recorded reason is damaged: {problem}")
+        reason = told.reason or told.message or "no reason was recorded"
+        return attrs.evolve(told, reason=reason)

@@ -19,6 +19,12 @@ def joined(*parts: str) -> str:
     return ":".join(part.replace("%", "%25").replace(":", "%3A") for part in parts)
 
 
+def parted(text: str) -> list[str]:
+    """The parts that `joined` made a text of."""
+    parts = text.split(":")
+    return [part.replace("%3A", ":").replace("%25", "%") for part in parts]
+
+
 def entry_id(
     workflow: str, id: str, generation: int, key: str, superseded: int = 0
 ) -> str:

@@ -23,14 +23,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
-from types import GeneratorType
 from typing import Any
 
 import attrs
 
 from workflow_engine.core.commands import Command
 from workflow_engine.core.desk import Context, Desk
-from workflow_engine.core.failure import chain_of
+from workflow_engine.core.ends import encode_result, finality, unreadable
 from workflow_engine.core.identity import CANCEL_REQUESTED
 from workflow_engine.core.journal import Draft, Entry, Kind, Prefix
 from workflow_engine.core.outcome import Error, Outcome, Thrown, Value
@@ -57,8 +56,6 @@ from workflow_engine.errors import (
     AuthorError,
     CancelRequested,
     EngineError,
-    ForgottenYieldFrom,
-    JournalDecodeError,
 )
 
 
@@ -132,11 +129,6 @@ class Interpreter:
                 self._committing = None
                 self._death = Crash(error, False, None, self.position)
         self._advance()
-
-    @property
-    def waiting_on(self) -> tuple[str, ...]:
-        """The names of the outstanding waits, in the order they were reached."""
-        return tuple(wait.name for wait in self._desk.waits())
 
     @property
     def cancel_requested(self) -> bool:
@@ -262,7 +254,7 @@ class Interpreter:
             return None
         if self._was_cancelled and isinstance(ending.error, CancelRequested):
             return None
-        final, entry = self._finality(ending.error)
+        final, entry = finality(ending.error, self._desk.failures)
         return Crash(ending.error, final, entry, self.position)
 
     def _die(self, death: Crash | Block) -> bool:
@@ -281,7 +273,7 @@ class Interpreter:
             return self._commit(Finish(None, self._last_drafts()))
         value = getattr(self._tree.ending, "value", None)
         try:
-            result = self._encode_result(value)
+            result = encode_result(self._context, value)
         except AuthorError as error:
             self._death = Crash(error, True, None, self.position)
             return True
@@ -292,7 +284,7 @@ class Interpreter:
         if entry is None:
             return None
         if not entry.is_known:
-            self._block(self._unreadable(entry), entry)
+            self._block(unreadable(self._context, entry), entry)
         elif entry.kind == Kind.CANCEL:
             self._tree.cancel()
         else:
@@ -394,14 +386,6 @@ class Interpreter:
     def _block(self, error: EngineError, entry: Entry) -> None:
         self._death = Block(error, entry.position, self.position)
 
-    def _unreadable(self, entry: Entry) -> JournalDecodeError:
-        return JournalDecodeError(
-            workflow=self._context.workflow,
-            position=entry.position,
-            kind=entry.kind,
-            version=entry.format,
-        )
-
     @property
     def _was_cancelled(self) -> bool:
         return self._tree.root.cancellation is not None
@@ -409,22 +393,3 @@ class Interpreter:
     @property
     def _is_dying(self) -> bool:
         return self._death is not None or isinstance(self._tree.ending, Thrown)
-
-    def _finality(self, error: BaseException) -> tuple[bool, str | None]:
-        """Whether no retry can change that this error came out, and whose it is."""
-        final = False
-        for link in chain_of(error):
-            if id(link) in self._desk.failures:
-                return True, self._desk.failures[id(link)][1]
-            final |= isinstance(link, AuthorError)
-        return final, None
-
-    def _encode_result(self, value: object) -> str:
-        if isinstance(value, GeneratorType):
-            raise ForgottenYieldFrom(
-                workflow=self._context.workflow,
-                where="its result",
-                found=value.__name__,
-            )
-        context = self._context
-        return context.encode(value, context.result_type, "its result")

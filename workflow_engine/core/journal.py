@@ -157,4 +157,4 @@ class Prefix:
 
     entries: tuple[Entry, ...]
     position: int
-    superseded: Mapping[str, int] = attrs.field(factory=dict)
+    superseded: Mapping[str, int]

@@ -170,6 +170,16 @@ class TimerRow:
 
 
 @attrs.frozen
+class ChildRow:
+    """A child that a generation has attached to; ``name`` is where its end goes."""
+
+    name: str
+    key: Key
+    status: Status
+    created_at: int
+
+
+@attrs.frozen
 class Refused:
     """The generation or the instance has ended; nothing was recorded.
 
@@ -434,6 +444,9 @@ class Store(Protocol):
 
     def timers(self, instance: int, generation: int) -> Sequence[TimerRow]:
         """The timers of a generation, first due first."""
+
+    def children(self, instance: int, generation: int) -> Sequence[ChildRow]:
+        """The children that a generation has attached to, first attached first."""
 
     def cancel(self, key: Key) -> Instance | Missing:
         """Write the cancelled marker unless the instance has ended; the row after."""

@@ -39,3 +39,11 @@ class SystemClock:
     def wait(self, event: threading.Event, seconds: float) -> bool:
         """Wait for the event."""
         return event.wait(seconds)
+
+
+def pause(seconds: float) -> None:
+    """Wait in real time, whatever a test clock shows.
+
+    For what goes on outside: a database that is away, a row that others change.
+    """
+    time.sleep(seconds)

@@ -215,7 +215,6 @@ class Commits:
         return persist(
             operation,
             f"{kind} of {key.workflow!r}, {key.id!r}",
-            clock,
             give_up=lambda: not self._held.is_good(clock.monotonic()),
         )
 

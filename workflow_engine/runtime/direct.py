@@ -140,6 +140,5 @@ class DirectRun:
         return persist(
             operation,
             f"claim of {self._key.workflow!r}, {self._key.id!r}",
-            clock,
             give_up=lambda: clock.monotonic() > self._deadline,
         )

@@ -39,13 +39,12 @@ from workflow_engine.runtime.starting import (
     check_declarations,
     place_order,
 )
-from workflow_engine.store import schema as schemas
-from workflow_engine.store.database import Database, Source
-from workflow_engine.store.sql_store import SqlStore
 from workflow_engine.telemetry.events import Observer
 
 if TYPE_CHECKING:
     from cattrs import Converter
+
+    from workflow_engine.store.database import Source
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -90,6 +89,8 @@ class Engine(Outside):
         converter: Converter | None = None,
         points: Points = NOWHERE,
     ) -> None:
+        from workflow_engine.store.database import Database
+
         self._registry = Registry(workflows)
         self._options = options or RunOptions()
         self._clock = clock or SystemClock()
@@ -176,7 +177,9 @@ class Engine(Outside):
         Raises:
             MigrationLocked: another session is migrating for too long.
         """
-        schemas.upgrade(self._database)
+        from workflow_engine.store import schema
+
+        schema.upgrade(self._database)
 
     def _equip(self) -> Equipment:
         if self._closed:
@@ -189,7 +192,10 @@ class Engine(Outside):
         return self._equipment
 
     def _new_equipment(self) -> Equipment:
-        schemas.ensure(self._database)
+        from workflow_engine.store import schema
+        from workflow_engine.store.sql_store import SqlStore
+
+        schema.ensure(self._database)
         store = SqlStore(self._database, self._clock.instant)
         owner = str(Owner.here())
         return Equipment(

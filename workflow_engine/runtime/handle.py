@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
@@ -19,6 +18,7 @@ from workflow_engine.errors import (
     WorkflowCancelled,
     WorkflowFailed,
 )
+from workflow_engine.runtime.clock import pause
 from workflow_engine.runtime.current import CURRENT
 from workflow_engine.runtime.endings import decode_result
 from workflow_engine.runtime.equipment import Equipment
@@ -75,7 +75,7 @@ class Handle(Generic[R]):
         self._refuse_waiting_for_itself()
         clock = self._equipment.clock
         limit = None if timeout is None else microseconds(timeout, "timeout") / 1e6
-        began, pause, never = clock.monotonic(), FIRST_LOOK, threading.Event()
+        began, seconds = clock.monotonic(), FIRST_LOOK
 
         def left() -> float:
             return math.inf if limit is None else limit - (clock.monotonic() - began)
@@ -88,8 +88,8 @@ class Handle(Generic[R]):
                 raise ResultTimeout(
                     workflow=self.workflow, id=self.id, status=row.status, seconds=limit
                 )
-            clock.wait(never, min(pause, left()))
-            pause = min(1.5 * pause, LONGEST_LOOK)
+            pause(min(seconds, left()))
+            seconds = min(1.5 * seconds, LONGEST_LOOK)
 
     def _unwrap(self, row: Instance) -> R:
         if row.status == Status.FAILED:
@@ -114,7 +114,6 @@ class Handle(Generic[R]):
         row, _ = persist(
             lambda: equipment.store.find(self._key, payloads),
             f"looking at {self.workflow!r}, {self.id!r}",
-            equipment.clock,
             give_up,
         )
         if row is None:

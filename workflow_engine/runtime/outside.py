@@ -30,7 +30,14 @@ from workflow_engine.errors import (
 )
 from workflow_engine.runtime.equipment import Equipment
 from workflow_engine.runtime.registry import Workflow, name_of
-from workflow_engine.runtime.views import Description, JournalEntry, Page
+from workflow_engine.runtime.views import (
+    AwakeableView,
+    ChildView,
+    Description,
+    JournalEntry,
+    Page,
+    TimerView,
+)
 
 Named = Workflow[..., Any] | str
 """A workflow, or its name."""
@@ -118,6 +125,36 @@ class Outside:
             entries += [JournalEntry.of(*read) for read in page]
             if len(page) < JOURNAL_PAGE:
                 return tuple(entries)
+
+    def awakeables(self, workflow: Named, id: str) -> tuple[AwakeableView, ...]:
+        """The awakeables of the current generation, oldest first.
+
+        Raises:
+            InstanceNotFound: there is no such instance.
+        """
+        row = self._get(key_of(workflow, id))
+        rows = self._store.awakeables(row.instance, row.generation)
+        return tuple(AwakeableView.of(each) for each in rows)
+
+    def timers(self, workflow: Named, id: str) -> tuple[TimerView, ...]:
+        """The timers that run in the current generation, the first due first.
+
+        Raises:
+            InstanceNotFound: there is no such instance.
+        """
+        row = self._get(key_of(workflow, id))
+        rows = self._store.timers(row.instance, row.generation)
+        return tuple(TimerView.of(each) for each in rows)
+
+    def children(self, workflow: Named, id: str) -> tuple[ChildView, ...]:
+        """What the current generation has spawned or attached to, oldest first.
+
+        Raises:
+            InstanceNotFound: there is no such instance.
+        """
+        row = self._get(key_of(workflow, id))
+        rows = self._store.children(row.instance, row.generation)
+        return tuple(ChildView.of(each) for each in rows)
 
     def resolve(
         self,

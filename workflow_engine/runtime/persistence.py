@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from typing import TypeVar
 
 from workflow_engine.errors import StoreUnavailable
-from workflow_engine.runtime.clock import Clock
+from workflow_engine.runtime.clock import pause
 
 T = TypeVar("T")
 logger = logging.getLogger("workflow_engine")
@@ -21,7 +20,6 @@ LONGEST_PAUSE = 2.0
 def persist(
     operation: Callable[[], T],
     what: str,
-    clock: Clock,
     give_up: Callable[[], bool],
 ) -> tuple[T, bool]:
     """Call ``operation`` until the database answers.
@@ -33,15 +31,14 @@ def persist(
     Raises:
         StoreUnavailable: it was still away when ``give_up`` said so.
     """
-    pause, again = FIRST_PAUSE, False
-    never = threading.Event()
+    seconds, again = FIRST_PAUSE, False
     while True:
         try:
             return operation(), again
         except StoreUnavailable as error:
             if give_up():
                 raise
-            logger.warning("%s: trying again in %.2g s: %s", what, pause, error)
+            logger.warning("%s: trying again in %.2g s: %s", what, seconds, error)
         again = True
-        clock.wait(never, pause)
-        pause = min(2 * pause, LONGEST_PAUSE)
+        pause(seconds)
+        seconds = min(2 * seconds, LONGEST_PAUSE)

@@ -39,6 +39,9 @@ logger = logging.getLogger("workflow_engine")
 FIRE = 500
 """Timers fired in a pass; more wait for the next."""
 
+_NOTHING = Batch((), (), {})
+"""What is claimed when there is no room."""
+
 
 @attrs.frozen(kw_only=True)
 class WorkerOptions:
@@ -78,7 +81,7 @@ class Worker:
         self._shunned: dict[int, float] = {}
         self._running: dict[int, threading.Thread] = {}
         self._done: queue.SimpleQueue[PassSummary] = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        self._died: ProcessDied | None = None
 
     def _begin_work(self) -> None:
         """See whose worker this is: after a fork, its runs are the parent's."""
@@ -102,19 +105,21 @@ class Worker:
             room = self._options.concurrency - len(self._running)
             if limit is not None:
                 room = min(room, limit - len(seen))
-            batch = self._claim(room, seen) if room > 0 else None
-            if batch is not None:
-                total += self._told(batch, first)
-                first = False
-                seen.update(claim.lease.instance for claim in batch.claims)
-                self._begin_all(batch)
-            if not self._running:
+            batch = self._claim(room, seen) if room > 0 else _NOTHING
+            if batch is None:
+                total += PassSummary(transient_errors=1)
                 break
-            if not (batch and batch.claims) or room <= len(batch.claims):
+            total += self._told(batch, first)
+            first = first and batch is _NOTHING
+            seen.update(claim.lease.instance for claim in batch.claims)
+            self._begin_all(batch)
+            if not (batch.claims or batch.failed or self._running):
+                break
+            if len(batch.claims) in (0, room):
                 total += self._await_one()
         while self._running:
             total += self._await_one()
-        return total + self._collect()
+        return total + self._finish()
 
     def drain(self) -> PassSummary:
         """Repeat passes while something advances; the sum of them."""
@@ -153,7 +158,7 @@ class Worker:
                     self._wait(self._pause_after(batch))
                 total += self._collect()
             self._wind_down()
-        return total + self._collect()
+        return total + self._finish()
 
     def stop(self) -> None:
         """Ask the worker to stop, and return at once. Safe anywhere."""
@@ -266,10 +271,13 @@ class Worker:
         summary = PassSummary(resumed=1)
         try:
             summary += self._execute(claim, since)
+        except ProcessDied as died:
+            self._died = died
+            self._stop.set()
         finally:
-            with self._lock:
-                self._running.pop(claim.lease.instance, None)
+            # In this order: who sees that nothing is running finds every summary.
             self._done.put(summary)
+            self._running.pop(claim.lease.instance, None)
             self._settled.set()
 
     def _execute(self, claim: Claim, since: float) -> PassSummary:
@@ -295,9 +303,15 @@ class Worker:
         return _count(ending) + PassSummary(advanced=int(moved))
 
     def _await_one(self) -> PassSummary:
-        """Wait until a run has ended."""
-        self._settled.wait()
+        """Wait until a run has ended, if there is any."""
+        if self._running:
+            self._settled.wait()
         self._settled.clear()
+        return self._collect()
+
+    def _finish(self) -> PassSummary:
+        if self._died is not None:
+            raise self._died
         return self._collect()
 
     def _collect(self) -> PassSummary:

@@ -14,7 +14,13 @@ from workflow_engine.core.failure import Reason
 from workflow_engine.core.ids import stream_name
 from workflow_engine.core.journal import MARKER_NAMES, Entry
 from workflow_engine.core.lifecycle import Status
-from workflow_engine.core.ports import Instance
+from workflow_engine.core.ports import (
+    AwakeableRow,
+    AwakeableStatus,
+    ChildRow,
+    Instance,
+    TimerRow,
+)
 from workflow_engine.runtime.owner import shown
 
 
@@ -121,6 +127,79 @@ class JournalEntry:
             value=None if entry.payload is None else json.loads(entry.payload),
             recorded_at=to_datetime(recorded_at),
             entry_id=entry_id,
+        )
+
+
+@attrs.frozen
+class AwakeableView:
+    """An awakeable as it stands.
+
+    Attributes:
+        id: whoever knows it may complete the awakeable.
+        settled_at: when it was resolved, rejected or cancelled; None while pending.
+    """
+
+    label: str
+    id: str
+    status: AwakeableStatus
+    created_at: datetime
+    settled_at: datetime | None
+
+    @classmethod
+    def of(cls, row: AwakeableRow) -> AwakeableView:
+        """What a row says."""
+        return cls(
+            label=row.label,
+            id=row.id,
+            status=row.status,
+            created_at=to_datetime(row.created_at),
+            settled_at=_at(row.settled_at),
+        )
+
+
+@attrs.frozen
+class TimerView:
+    """A timer that runs. ``name`` is what waits for it, as in `Description.waits_on`.
+
+    Attributes:
+        due_at: when it is over; it never moves.
+        created_at: when it was started.
+    """
+
+    name: str
+    due_at: datetime
+    created_at: datetime
+
+    @classmethod
+    def of(cls, row: TimerRow) -> TimerView:
+        """What a row says."""
+        return cls(row.name, to_datetime(row.due_at), to_datetime(row.created_at))
+
+
+@attrs.frozen
+class ChildView:
+    """A child as it stands. ``name`` is what waits for it, if anything does.
+
+    Attributes:
+        status: that of the child.
+        created_at: when the parent spawned it, or attached to it.
+    """
+
+    name: str
+    workflow: str
+    id: str
+    status: Status
+    created_at: datetime
+
+    @classmethod
+    def of(cls, row: ChildRow) -> ChildView:
+        """What a row says."""
+        return cls(
+            name=row.name,
+            workflow=row.key.workflow,
+            id=row.key.id,
+            status=row.status,
+            created_at=to_datetime(row.created_at),
         )
 
 

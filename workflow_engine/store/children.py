@@ -9,6 +9,8 @@ import attrs
 from sqlalchemy import BigInteger, Insert, Select, bindparam, select
 from sqlalchemy.dialects import postgresql, sqlite
 
+from workflow_engine.core.lifecycle import Status
+from workflow_engine.core.ports import ChildRow, Key
 from workflow_engine.store.journal import Stream
 from workflow_engine.store.now import now_in
 from workflow_engine.store.tables import Tables
@@ -31,6 +33,7 @@ class Children:
     def __init__(self, tables: Tables, dialect: str) -> None:
         self._table = tables.children
         self._c = tables.children.c
+        self._instances = tables.instances.c
         self._dialect = dialect
         self._now = now_in(dialect)
 
@@ -83,6 +86,36 @@ class Children:
         return select(*self._c).where(
             self._c.parent_id == bindparam("parent_is"),
             self._c.generation == bindparam("generation_is"),
+        )
+
+    def list(self, work: UnitOfWork, parent: Stream) -> list[ChildRow]:
+        """What a generation has attached to, with how it stands."""
+        rows = work.run(
+            self._list, parent_is=parent.instance, generation_is=parent.generation
+        )
+        return [
+            ChildRow(
+                name=row.step_name,
+                key=Key(row.workflow_name, row.workflow_id),
+                status=Status(row.status),
+                created_at=row.created_at,
+            )
+            for row in rows
+        ]
+
+    @cached_property
+    def _list(self) -> Select[Any]:
+        child = self._instances
+        return (
+            self._links_of.with_only_columns(
+                self._c.step_name,
+                child.workflow_name,
+                child.workflow_id,
+                child.status,
+                self._c.created_at,
+            )
+            .where(child.id == self._c.child_id)
+            .order_by(self._c.created_at, self._c.step_name)
         )
 
 

@@ -221,6 +221,16 @@ class Instances:
         count = bindparam("count_is", type_=Integer)
         return self._changing(count, **self._ledger.paced(wake_after=wake_after))
 
+    def wake_at(self, work: UnitOfWork, row: Locked, instant: int | None) -> Locked:
+        """Say when the first of its timers is due."""
+        work.woke |= instant is not None
+        return self._change(work, self._wake_at, row, wake_is=instant)
+
+    @cached_property
+    def _wake_at(self) -> Update:
+        wake_after = bindparam("wake_is", type_=BigInteger)
+        return self._changing(0, **self._ledger.paced(wake_after=wake_after))
+
     def cancel(self, work: UnitOfWork, row: Locked) -> Locked:
         """Add the marker and end the instance, whoever holds its lease."""
         return self._change(work, self._cancel, row)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 
+from workflow_engine.core.failure import Reason
 from workflow_engine.core.identity import SEED
 from workflow_engine.core.journal import STEP_KINDS, Draft, Entry, Kind
 from workflow_engine.core.lifecycle import MOVES, Event, Status
@@ -142,7 +143,7 @@ class Outside(Waiting):
         if row.instance.status is not Status.FAILED:
             return None
         marker = self._journal.find_last_failure(work, row.stream)
-        name = _failed_entry(marker.payload) if marker is not None else None
+        name = Reason.decode(marker.payload).entry if marker is not None else None
         if name is None:
             return None
         return next((entry for entry in live if entry.name == name), None)
@@ -184,16 +185,6 @@ class Outside(Waiting):
             self._snapshots.drop(work, row.stream)
             self._instances.fence(work, row)
             return Done()
-
-
-def _failed_entry(payload: str | None) -> str | None:
-    """The name of the journal entry that a failed marker blames, if any."""
-    try:
-        record = json.loads(payload or "null")
-    except ValueError:
-        return None
-    name = record.get("entry") if isinstance(record, dict) else None
-    return name if isinstance(name, str) else None
 
 
 def _steps_after(failure: Entry | None, live: Sequence[Entry]) -> dict[str, Entry]:

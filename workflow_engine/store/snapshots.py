@@ -6,7 +6,6 @@ nothing else. It is deleted when an entry that it holds stops being live.
 
 from __future__ import annotations
 
-import json
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -21,14 +20,16 @@ from sqlalchemy import (
     select,
 )
 
-from workflow_engine.core.journal import FORMAT, KNOWN, Entry, Prefix
+from workflow_engine.core import records
+from workflow_engine.core.journal import FORMAT, KNOWN, Prefix
+from workflow_engine.errors import ValueProblem
 from workflow_engine.store.journal import Stream
 from workflow_engine.store.now import now_in
 from workflow_engine.store.tables import Tables
 from workflow_engine.store.unit_of_work import UnitOfWork
 from workflow_engine.store.upsert import insert_into
 
-SHAPE = f"prefix/1 format/{FORMAT} kinds/{','.join(sorted(KNOWN))}"
+SHAPE = f"prefix/2 format/{FORMAT} kinds/{','.join(sorted(KNOWN))}"
 """The discriminator of the documents that this code writes, and all that it reads.
 
 A changed document takes a new number. What this code can interpret is in it as well:
@@ -54,7 +55,7 @@ class Snapshots:
             generation=stream.generation,
             position=prefix.position,
             discriminator=SHAPE,
-            entries=write(prefix),
+            entries=records.write(prefix),
         )
 
     @cached_property
@@ -134,36 +135,13 @@ class Snapshots:
         )
 
 
-def write(prefix: Prefix) -> str:
-    """A prefix as ASCII JSON, of shape `SHAPE`."""
-    entries = [
-        [each.position, each.kind, each.name, each.payload, each.live, each.format]
-        for each in prefix.entries
-    ]
-    document = {"entries": entries, "superseded": dict(prefix.superseded)}
-    return json.dumps(document, separators=(",", ":"))
-
-
 def read(document: str, position: int) -> Prefix | None:
     """The prefix of a document of shape `SHAPE`; None if it is damaged."""
     try:
-        found = json.loads(document)
-        entries = tuple(_entry(*each) for each in found["entries"])
-        superseded = {str(k): int(v) for k, v in found["superseded"].items()}
-    except (ValueError, TypeError, KeyError, AttributeError):
+        prefix = records.read(document, Prefix)
+    except ValueProblem:
         return None
-    positions = [0, *(entry.position for entry in entries)]
+    positions = [0, *(entry.position for entry in prefix.entries)]
     in_order = all(low < high for low, high in pairwise(positions))
-    if not in_order or positions[-1] > position:
-        return None
-    return Prefix(entries, position, superseded)
-
-
-_TYPES = (int, str, str | None, str | None, bool, int)
-
-
-def _entry(*fields: Any) -> Entry:
-    position, kind, name, payload, live, format = fields
-    if not all(map(isinstance, fields, _TYPES)):
-        raise TypeError("not the fields of an entry")
-    return Entry(position, kind, name, payload, live, format)
+    whole = positions[-1] <= prefix.position == position
+    return prefix if in_order and whole else None

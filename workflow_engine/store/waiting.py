@@ -11,6 +11,7 @@ from workflow_engine.core.lifecycle import Status
 from workflow_engine.core.ports import (
     AwakeableRow,
     AwakeableStatus,
+    ChildRow,
     Done,
     Key,
     Lease,
@@ -80,7 +81,8 @@ class Waiting(Protocol):
                 return held
             self._timers.start(work, held.stream, timers)
             self._fire(work, held)
-            return self._news(work, lease, self._again(work, lease.instance), known)
+            row = self._note_timers(work, held)
+            return self._news(work, lease, row, known)
 
     def fire_due(self, limit: int) -> int:
         """See `Store.fire_due`."""
@@ -109,6 +111,15 @@ class Waiting(Protocol):
         names = self._timers.take_due(work, row.stream)
         wakes = [Draft(Kind.WAKE, name, "null") for name in names]
         return self._add(work, row, wakes).instance.position - row.instance.position
+
+    def _note_timers(self, work: UnitOfWork, row: Locked) -> Locked:
+        """Write the first due time into the instance's row, which is the ledger.
+
+        A run that begins with a row without one knows that there are no timers, and
+        parks without looking for any.
+        """
+        due = self._timers.next_due(work, row.stream)
+        return self._instances.wake_at(work, row, due)
 
     def _put_away(self, work: UnitOfWork, row: Locked, due: Sequence[Due]) -> None:
         """See to it that timers nobody is waiting for are not found again."""
@@ -160,6 +171,11 @@ class Waiting(Protocol):
         with self._read() as work:
             return self._timers.list(work, _stream(instance, generation))
 
+    def children(self, instance: int, generation: int) -> Sequence[ChildRow]:
+        """See `Store.children`."""
+        with self._read() as work:
+            return self._children.list(work, _stream(instance, generation))
+
     def _deliver_settled(
         self,
         work: UnitOfWork,
@@ -190,6 +206,7 @@ class Waiting(Protocol):
         ]
         self._deliver_settled(work, row, settled)
         self._tell_of_children(work, self._again(work, row.instance.instance))
+        self._note_timers(work, row)
 
     def _reopen(self, work: UnitOfWork, stream: Stream, entries: list[Entry]) -> None:
         """Make the sources of wakes that became history pending again."""

@@ -1,0 +1,54 @@
+"""What the end of a body means: its value as recorded, or whose error it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import GeneratorType
+
+from workflow_engine.core.desk import Context
+from workflow_engine.core.failure import chain_of
+from workflow_engine.core.journal import Entry
+from workflow_engine.errors import AuthorError, ForgottenYieldFrom, JournalDecodeError
+
+
+def encode_result(context: Context, value: object) -> str:
+    """The body's value as JSON.
+
+    Raises:
+        ForgottenYieldFrom: it is a generator.
+        JournalEncodeError: it cannot be recorded as the declared type.
+    """
+    if isinstance(value, GeneratorType):
+        raise ForgottenYieldFrom(
+            workflow=context.workflow, where="its result", found=value.__qualname__
+        )
+    return context.encode(value, context.result_type, "its result")
+
+
+def finality(
+    error: BaseException, recorded: Mapping[int, tuple[BaseException, str]]
+) -> tuple[bool, str | None]:
+    """Whether no retry can change that ``error`` came out, and whose it is.
+
+    It is final when it is, or comes from, an author's error or the exception of a
+    recorded entry; then the entry's name is the second answer.
+
+    Args:
+        recorded: the exceptions of recorded entries and their names, by identity.
+    """
+    final = False
+    for link in chain_of(error):
+        if id(link) in recorded:
+            return True, recorded[id(link)][1]
+        final |= isinstance(link, AuthorError)
+    return final, None
+
+
+def unreadable(context: Context, entry: Entry) -> JournalDecodeError:
+    """Why a run stops at an entry of a kind or version from another time."""
+    return JournalDecodeError(
+        workflow=context.workflow,
+        position=entry.position,
+        kind=entry.kind,
+        version=entry.format,
+    )
