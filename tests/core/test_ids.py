@@ -12,7 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflow_engine.core.ids import entry_id, idempotency_key, stream_name
+from workflow_engine.core.ids import (
+    entry_id,
+    idempotency_key,
+    joined,
+    parted,
+    stream_name,
+)
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "ids.json").read_text())
 
@@ -48,6 +54,11 @@ parts = st.text(alphabet=":%3Aa-", max_size=4)
 def test_different_identities_have_different_entry_ids(identities: Any) -> None:
     for one, other in combinations(identities, 2):
         assert entry_id(*one) != entry_id(*other)
+
+
+@given(st.lists(parts, min_size=1, max_size=4))
+def test_parts_are_found_again_in_their_text(parts: list[str]) -> None:
+    assert parted(joined(*parts)) == parts
 
 
 def test_a_step_that_was_superseded_gets_an_id_of_its_own() -> None:

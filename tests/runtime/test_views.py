@@ -111,7 +111,7 @@ def test_a_child_is_shown_with_the_status_it_has(
 
 def test_only_the_current_generation_is_shown(engine: Engine, clock: TestClock) -> None:
     engine.run(again, "1")
-    ((old,), (timer,)) = (engine.awakeables(again, "1"), engine.timers(again, "1"))
+    (old,), (timer,) = engine.awakeables(again, "1"), engine.timers(again, "1")
     assert timer.name == "sleep:short"
     clock.advance(60)
     engine.run(again, "1")

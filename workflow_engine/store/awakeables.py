@@ -109,7 +109,7 @@ class Awakeables:
     @cached_property
     def _list(self) -> Select[Any]:
         c = self._c
-        return select(*c).where(*self._stream).order_by(c.created_at, c.id)
+        return select(*c).where(*self._stream).order_by(c.created_at, c.label)
 
     @cached_property
     def _stream(self) -> tuple[Any, ...]:

@@ -120,7 +120,7 @@ class Family(Room):
             if found is not None and found.instance.instance < parent.instance.instance:
                 # Locked by `_lock_first` already, or else out of order.
                 self._require(found.instance.instance, work)
-            child = self._instances.lock(work, key)
+            child = self._instances.lock(work, key, payloads=True)
             if child is None:
                 raise StoreUnavailable(problem="the child is being deleted")
             refusal = self._refuse(work, parent, child, deed)
