@@ -1,0 +1,440 @@
+"""Sleeping: armed once, due by the database's clock, fired by whoever comes."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from workflow_engine import (
+    Await,
+    Completed,
+    ContinueAsNew,
+    CurrentGeneration,
+    DuplicateStepName,
+    Engine,
+    Failed,
+    PassSummary,
+    Status,
+    Step,
+    Suspended,
+    Worker,
+    Workflow,
+    WorkflowBody,
+    sleep,
+    sleep_until,
+    workflow,
+)
+from workflow_engine.core.commands import AllOf, AnyOf
+from workflow_engine.runtime.clock import SystemClock
+from workflow_engine.runtime.points import Point
+
+from ..runtime.bench import Bench, entries, watched
+
+SECOND = 1_000_000
+
+
+@workflow
+def napping(seconds: float) -> WorkflowBody[str]:
+    yield sleep(seconds, name="nap")
+    return "rested"
+
+
+def timers(bench: Bench) -> list[tuple[str, int]]:
+    """Name and due time, in microseconds from now, of all timers."""
+    rows = bench.execute("SELECT step_name, due_at FROM wf_timers ORDER BY due_at")
+    return [(name, due - bench.clock.instant()) for name, due in rows]
+
+
+# --- arming ---------------------------------------------------------------------------
+
+
+def test_a_sleeper_is_run_when_it_is_due_and_not_before(bench: Bench) -> None:
+    engine = bench.engine(napping)
+    worker = engine.worker()
+    engine.start(napping, "1", 60)
+    assert worker.run_once().still_suspended == 1
+    assert engine.describe(napping, "1").waits_on == ("sleep:nap",)
+    bench.clock.advance(59.999)
+    assert worker.run_once() == PassSummary()
+    bench.clock.advance(0.001)
+    summary = worker.run_once()
+    assert (summary.timers_fired, summary.completed) == (1, 1)
+    assert engine.handle(napping, "1").result() == "rested"
+    assert timers(bench) == []
+
+
+def test_arming_and_parking_are_one_commit(bench: Bench) -> None:
+    engine = bench.engine(napping)
+    with watched() as seen:
+        engine.run(napping, "1", 60)
+    assert seen.commits == 2, "the claim, and the park"
+    bench.crash(napping, "2", 60, at="before_commit", of="park")
+    assert len(timers(bench)) == 1
+    assert engine.describe(napping, "2").status == Status.RUNNING
+    bench.crash(napping, "3", 60, at="after_commit", of="park")
+    assert len(timers(bench)) == 2
+    assert engine.describe(napping, "3").status == Status.SUSPENDED
+
+
+def test_a_due_time_never_moves(bench: Bench) -> None:
+    @workflow
+    def restless() -> WorkflowBody[None]:
+        yield AllOf([sleep(100, name="long"), Await("a"), Await("b"), Step("s", int)])
+
+    engine = bench.engine(restless)
+    engine.run(restless, "1")
+    for seconds, disturb in (
+        (10, lambda: engine.run(restless, "1")),
+        (10, lambda: engine.resolve(restless, "1", "a", 1)),
+        (10, lambda: engine.worker().run_once()),
+        (0, lambda: bench.crash(restless, "1", at="before_commit", of="park")),
+        (5, lambda: bench.engine(restless).run(restless, "1")),
+    ):
+        bench.clock.advance(seconds)
+        disturb()
+    assert bench.clock.monotonic() == 35 + 61
+    assert timers(bench) == [("sleep:long", 4 * SECOND)]
+    bench.clock.advance(4)
+    engine.resolve(restless, "1", "b", 1)
+    assert engine.worker().run_once().completed == 1
+
+
+def test_a_resurrected_instance_sleeps_on_until_its_old_due_time(
+    bench: Bench,
+) -> None:
+    broken = Broken(bench)
+    bench.clock.advance(10)
+    assert broken.resurrect("mended").still_suspended == 1
+    assert timers(bench) == [("sleep:nap", 50 * SECOND)]
+    bench.clock.advance(50)
+    assert broken.worker.run_once().completed == 1
+
+
+def test_a_due_time_is_reckoned_by_the_databases_clock(bench: Bench) -> None:
+    engine = bench.engine(napping, clock=SystemClock())
+    engine.run(napping, "1", 3600.25)
+    ((delay, age),) = bench.execute(
+        "SELECT t.due_at - t.created_at, t.created_at - i.created_at "
+        "FROM wf_timers t JOIN wf_instances i ON i.id = t.instance_id"
+    )
+    assert delay == 3600 * SECOND + 250_000
+    assert 0 <= age < 600 * SECOND, "not by a clock of the engine's, which is years off"
+
+
+@pytest.mark.parametrize("seconds", [0.25, 0.001])
+def test_a_sleep_is_good_to_the_millisecond(bench: Bench, seconds: float) -> None:
+    engine = bench.engine(napping)
+    engine.run(napping, "1", seconds)
+    bench.clock.advance(seconds / 2)
+    assert engine.worker().run_once().timers_fired == 0
+    bench.clock.advance(seconds / 2)
+    assert engine.worker().run_once().completed == 1
+
+
+def test_no_time_at_all_is_over_at_once(bench: Bench) -> None:
+    @workflow
+    def brisk() -> WorkflowBody[int]:
+        yield sleep(0)
+        yield sleep_until(bench.clock.now, name="now")
+        yield AllOf([sleep(0), sleep(0, name="again")])
+        return 1
+
+    engine = bench.engine(brisk)
+    assert engine.run(brisk, "1") == Completed(1)
+    assert timers(bench) == []
+
+
+def test_unnamed_sleeps_are_numbered_within_their_branch(bench: Bench) -> None:
+    @workflow
+    def numbered() -> WorkflowBody[None]:
+        yield AllOf([two(), two(), sleep(9)])
+        yield sleep(9)
+
+    def two() -> WorkflowBody[None]:
+        yield sleep(1)
+        yield sleep(1)
+
+    engine = bench.engine(numbered)
+    first = ("sleep:0.0/0", "sleep:0.1/0", "sleep:0.2/0")
+    assert engine.run(numbered, "1") == Suspended(first)
+    bench.clock.advance(1)
+    engine.run(numbered, "1")
+    second = ("sleep:0.0/1", "sleep:0.1/1", "sleep:0.2/0")
+    assert sorted(engine.describe(numbered, "1").waits_on) == sorted(second)
+    bench.clock.advance(9)
+    assert engine.run(numbered, "1") == Suspended(("sleep:0",))
+
+
+def test_a_loop_without_names_sleeps_anew_each_time(bench: Bench) -> None:
+    @workflow
+    def daily() -> WorkflowBody[None]:
+        for day in range(3):
+            yield Step(f"day {day}", bench.do, f"day {day}")
+            yield sleep(86_400)
+
+    engine = bench.engine(daily)
+    engine.start(daily, "1")
+    for _ in range(3):
+        engine.worker().run_once()
+        bench.clock.advance(86_400)
+    assert engine.worker().run_once().completed == 1
+    assert bench.done == ["day 0", "day 1", "day 2"]
+
+
+def test_two_sleeps_of_one_name_are_the_authors_error(bench: Bench) -> None:
+    @workflow
+    def twice() -> WorkflowBody[None]:
+        yield sleep(0, name="nap")
+        yield sleep(0, name="nap")
+
+    ending = bench.engine(twice).run(twice, "1")
+    assert isinstance(ending, Failed)
+    assert ending.reason.startswith(DuplicateStepName.__name__)
+    assert "'sleep:nap' twice" in ending.reason
+
+
+def test_a_sleep_and_a_step_may_have_one_name(bench: Bench) -> None:
+    @workflow
+    def alike() -> WorkflowBody[int]:
+        yield sleep(0, name="x")
+        return (yield from Step("x", int, 3))
+
+    assert bench.engine(alike).run(alike, "1") == Completed(3)
+
+
+# --- firing ---------------------------------------------------------------------------
+
+
+def test_a_sleep_that_fell_due_with_no_worker_up_fires_when_one_comes(
+    bench: Bench,
+) -> None:
+    bench.engine(napping).run(napping, "1", 60)
+    bench.clock.advance(86_400)
+    summary = bench.engine(napping).worker().run_once()
+    assert (summary.timers_fired, summary.completed) == (1, 1)
+
+
+def test_a_sleep_that_fell_due_fires_in_a_run_without_a_worker(bench: Bench) -> None:
+    engine = bench.engine(napping)
+    engine.run(napping, "1", 60)
+    bench.clock.advance(60)
+    assert engine.run(napping, "1") == Completed("rested")
+
+
+def test_any_worker_fires_what_is_due_whatever_it_can_run(bench: Bench) -> None:
+    bench.engine(napping).run(napping, "1", 60)
+    bench.clock.advance(60)
+    stranger = bench.engine().worker()
+    assert stranger.run_once().timers_fired == 1
+    summary = stranger.drain()
+    assert (summary.timers_fired, summary.advanced, summary.unknown_name) == (0, 0, 1)
+    assert bench.engine(napping).run(napping, "1") == Completed("rested")
+
+
+def test_a_due_sleep_fires_whoever_holds_the_lease(bench: Bench) -> None:
+    def slow() -> None:
+        bench.clock.advance(30)
+        bench.done.append(f"fired {bench.engine().worker().run_once().timers_fired}")
+
+    @workflow
+    def racing() -> WorkflowBody[int]:
+        index, _ = yield from AnyOf([sleep(30, name="limit"), Step("slow", slow)])
+        return index
+
+    engine = bench.engine(racing)
+    assert engine.run(racing, "1") == Completed(0)
+    assert bench.done == ["fired 1"]
+    assert entries(engine, racing, "1") == [
+        ("wake", "sleep:limit"),
+        ("step_ok", "slow"),
+        ("completed", None),
+    ]
+
+
+def test_sleeps_are_delivered_in_the_order_in_which_they_fall_due(
+    bench: Bench,
+) -> None:
+    @workflow
+    def several() -> WorkflowBody[list[int]]:
+        order: list[int] = []
+
+        def one(number: int) -> WorkflowBody[None]:
+            yield sleep(number, name=str(number))
+            order.append(number)
+
+        yield AllOf([one(3), one(1), one(2)])
+        return order
+
+    engine = bench.engine(several)
+    engine.run(several, "1")
+    bench.clock.advance(10)
+    engine.worker().run_once()
+    assert engine.handle(several, "1").result() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("due", [False, True])
+def test_a_drain_ends_where_only_sleepers_are_left(bench: Bench, due: bool) -> None:
+    engine = bench.engine(napping)
+    engine.start(napping, "1", 60)
+    worker = engine.worker()
+    assert worker.drain().still_suspended == 1
+    bench.clock.advance(60 if due else 59)
+    summary = worker.drain()
+    assert (summary.completed, summary.timers_fired) == (due, due)
+
+
+# --- whose it is ----------------------------------------------------------------------
+
+
+def test_a_sleep_that_is_not_waited_for_any_more_is_forgotten(bench: Bench) -> None:
+    engine, sleeper = bench.engine(impatient := make_impatient(bench)), "1"
+    engine.run(impatient, sleeper)
+    assert [name for name, _ in timers(bench)] == ["sleep:limit"]
+    engine.resolve(impatient, sleeper, "a", 1)
+    assert engine.run(impatient, sleeper) == Suspended(("b",))
+    assert timers(bench) == []
+    assert engine.describe(impatient, sleeper).wake_after is None
+
+
+@pytest.mark.parametrize("point", ["before_commit", "after_commit"])
+def test_a_sleep_armed_beside_a_step_is_forgotten_even_after_a_crash(
+    bench: Bench, point: Point
+) -> None:
+    @workflow
+    def racing() -> WorkflowBody[None]:
+        yield AnyOf([sleep(600, name="limit"), Step("quick", bench.do, "quick")])
+        yield Await("b")
+
+    bench.crash(racing, "1", at=point, of="append")
+    assert [name for name, _ in timers(bench)] == ["sleep:limit"]
+    assert bench.engine(racing).run(racing, "1") == Suspended(("b",))
+    assert timers(bench) == []
+
+
+def test_a_sleep_left_by_a_failure_is_forgotten_when_nobody_waits_for_it(
+    bench: Bench,
+) -> None:
+    broken = Broken(bench)
+    assert len(timers(bench)) == 1
+    assert broken.resurrect("without the sleep").still_suspended == 1
+    assert broken.engine.describe(broken.workflow, "1").waits_on == ("word",)
+    assert timers(bench) == []
+
+
+def test_a_sleep_of_an_older_generation_wakes_nobody(bench: Bench) -> None:
+    @workflow
+    def rotating() -> WorkflowBody[str]:
+        generation = yield from CurrentGeneration()
+        if generation == 0:
+            yield AnyOf([sleep(10, name="nap"), Await("go on")])
+            yield ContinueAsNew(None)
+        yield sleep(100, name="nap")
+        return "rested"
+
+    engine = bench.engine(rotating)
+    worker = engine.worker()
+    engine.run(rotating, "1")
+    engine.resolve(rotating, "1", "go on", 1)
+    assert engine.run(rotating, "1") == Suspended(("sleep:nap",))
+    assert [due for _, due in timers(bench)] == [10 * SECOND, 100 * SECOND]
+    bench.clock.advance(10)
+    assert worker.run_once() == PassSummary()
+    assert timers(bench) == [("sleep:nap", 90 * SECOND)]
+    woken_at = engine.describe(rotating, "1").wake_after
+    assert woken_at is not None
+    assert (woken_at - bench.clock.now).total_seconds() == 90
+    bench.clock.advance(90)
+    assert worker.run_once().completed == 1
+    assert entries(engine, rotating, "1")[-2:] == [
+        ("wake", "sleep:nap"),
+        ("completed", None),
+    ]
+
+
+@pytest.mark.parametrize("ending", ["completed", "cancelled", "failed"])
+def test_a_sleep_of_an_ended_instance_is_put_away_and_delivers_nothing(
+    bench: Bench, ending: str
+) -> None:
+    ended = make_ended(bench)
+    engine = bench.engine(ended)
+    engine.run(ended, "1", ending)
+    if ending == "cancelled":
+        engine.cancel(ended, "1")
+    else:
+        engine.resolve(ended, "1", "end", ending)
+        engine.run(ended, "1")
+    assert engine.describe(ended, "1").status == ending
+    before = entries(engine, ended, "1")
+    bench.clock.advance(60)
+    assert engine.worker().drain() == PassSummary()
+    assert entries(engine, ended, "1") == before
+    pending = "SELECT count(*) FROM wf_timers WHERE settled_at IS NULL"
+    assert bench.execute(pending) == [(0,)]
+
+
+def test_a_sleep_that_fell_due_in_a_failed_instance_is_over_after_resurrection(
+    bench: Bench,
+) -> None:
+    broken = Broken(bench)
+    bench.clock.advance(60)
+    assert broken.worker.drain() == PassSummary()
+    assert broken.resurrect("mended").completed == 1
+    assert timers(bench) == []
+
+
+# --- workflows ------------------------------------------------------------------------
+
+
+def make_impatient(bench: Bench) -> Workflow[[], None]:
+    @workflow
+    def impatient() -> WorkflowBody[None]:
+        yield AnyOf([sleep(60, name="limit"), Await("a")])
+        yield Await("b")
+
+    return impatient
+
+
+def make_ended(bench: Bench) -> Workflow[[str], None]:
+    @workflow
+    def ended(how: str) -> WorkflowBody[None]:
+        yield AnyOf([sleep(60, name="nap"), Await("end")])
+        if how == "failed":
+            yield Step("same", int, 1)
+            yield Step("same", int, 1)
+
+    return ended
+
+
+@attrs.define
+class Broken:
+    """An instance that failed beside a sleep of a minute, and its worker."""
+
+    bench: Bench
+    deploy: str = "broken"
+
+    def __attrs_post_init__(self) -> None:
+        @workflow
+        def broken() -> WorkflowBody[None]:
+            if self.deploy == "without the sleep":
+                yield Await("word")
+            yield AllOf([sleep(60, name="nap"), Step("fragile", self.step)])
+
+        self.workflow = broken
+        self.engine = self.bench.engine(broken)
+        self.worker = self.engine.worker(max_attempts=1)
+        self.engine.start(broken, "1")
+        assert self.worker.run_once().failed == 1
+
+    workflow: Workflow[[], None] = attrs.field(init=False)
+    engine: Engine = attrs.field(init=False)
+    worker: Worker = attrs.field(init=False)
+
+    def step(self) -> None:
+        if self.deploy == "broken":
+            raise OSError("down")
+
+    def resurrect(self, deploy: str) -> PassSummary:
+        """Deploy other code, resurrect, run."""
+        self.deploy = deploy
+        self.engine.resurrect(self.workflow, "1")
+        return self.worker.run_once()
