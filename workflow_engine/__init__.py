@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from workflow_engine.core.commands import Await as Await
-    from workflow_engine.core.commands import Awakeable as Awakeable
-    from workflow_engine.core.commands import Child as Child
     from workflow_engine.core.commands import Command as Command
     from workflow_engine.core.commands import ContinueAsNew as ContinueAsNew
     from workflow_engine.core.commands import CurrentGeneration as CurrentGeneration
@@ -31,10 +29,12 @@ if TYPE_CHECKING:
     from workflow_engine.core.outcome import Ending as Ending
     from workflow_engine.core.outcome import Failed as Failed
     from workflow_engine.core.outcome import Suspended as Suspended
-    from workflow_engine.core.ports import AwakeableStatus as AwakeableStatus
+    from workflow_engine.core.rows import AwakeableStatus as AwakeableStatus
     from workflow_engine.core.snapshots import Every as Every
     from workflow_engine.core.snapshots import Never as Never
     from workflow_engine.core.snapshots import OnTerminal as OnTerminal
+    from workflow_engine.core.waits import Awakeable as Awakeable
+    from workflow_engine.core.waits import Child as Child
     from workflow_engine.errors import AuthorError as AuthorError
     from workflow_engine.errors import AwakeableCancelled as AwakeableCancelled
     from workflow_engine.errors import AwakeableNotFound as AwakeableNotFound
@@ -111,7 +111,7 @@ if TYPE_CHECKING:
 _HOMES: dict[str, str] = {
     "AuthorError": "errors",
     "Await": "core.commands",
-    "Awakeable": "core.commands",
+    "Awakeable": "core.waits",
     "AwakeableCancelled": "errors",
     "AwakeableNotFound": "errors",
     "AwakeableRejected": "errors",
@@ -119,7 +119,7 @@ _HOMES: dict[str, str] = {
     "AwakeableView": "runtime.views",
     "CancelRequested": "errors",
     "Cancelled": "core.outcome",
-    "Child": "core.commands",
+    "Child": "core.waits",
     "ChildCancelled": "errors",
     "ChildFailed": "errors",
     "ChildOwned": "errors",

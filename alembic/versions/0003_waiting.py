@@ -18,6 +18,22 @@ NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 def upgrade() -> None:
     schema = op.get_context().version_table_schema
     op.add_column("wf_instances", sa.Column("waits_on", sa.Text), schema=schema)
+    create_timers(schema)
+    create_awakeables(schema)
+    create_children(schema)
+    set_oldest_code(schema, OLDEST_CODE)
+
+
+def downgrade() -> None:
+    schema = op.get_context().version_table_schema
+    op.drop_table("wf_children", schema=schema)
+    op.drop_table("wf_awakeables", schema=schema)
+    op.drop_table("wf_timers", schema=schema)
+    op.drop_column("wf_instances", "waits_on", schema=schema)
+    set_oldest_code(schema, "0001")
+
+
+def create_timers(schema: str | None) -> None:
     op.create_table(
         "wf_timers",
         sa.Column("instance_id", sa.BigInteger, nullable=False),
@@ -41,6 +57,9 @@ def upgrade() -> None:
         sqlite_where=pending,
         postgresql_where=pending,
     )
+
+
+def create_awakeables(schema: str | None) -> None:
     op.create_table(
         "wf_awakeables",
         sa.Column("id", NAME, nullable=False),
@@ -60,6 +79,9 @@ def upgrade() -> None:
         ["instance_id", "generation"],
         schema=schema,
     )
+
+
+def create_children(schema: str | None) -> None:
     op.create_table(
         "wf_children",
         sa.Column("parent_id", sa.BigInteger, nullable=False),
@@ -75,16 +97,6 @@ def upgrade() -> None:
     op.create_index(
         op.f("ix_wf_children_child_id"), "wf_children", ["child_id"], schema=schema
     )
-    set_oldest_code(schema, OLDEST_CODE)
-
-
-def downgrade() -> None:
-    schema = op.get_context().version_table_schema
-    op.drop_table("wf_children", schema=schema)
-    op.drop_table("wf_awakeables", schema=schema)
-    op.drop_table("wf_timers", schema=schema)
-    op.drop_column("wf_instances", "waits_on", schema=schema)
-    set_oldest_code(schema, "0001")
 
 
 def set_oldest_code(schema: str | None, revision: str) -> None:

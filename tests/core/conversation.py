@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from workflow_engine.core.codec import Codec
 from workflow_engine.core.commands import Step
-from workflow_engine.core.desk import Context
+from workflow_engine.core.context import Context
 from workflow_engine.core.failure import capture
 from workflow_engine.core.interpreter import Interpreter
 from workflow_engine.core.journal import Draft, Entry, Kind, Prefix

@@ -25,7 +25,7 @@ from workflow_engine.core.commands import (
     Patch,
     Step,
 )
-from workflow_engine.core.desk import Context
+from workflow_engine.core.context import Context
 from workflow_engine.core.failure import Reason, capture
 from workflow_engine.core.interpreter import Interpreter
 from workflow_engine.core.journal import Draft, Entry, Kind, Prefix

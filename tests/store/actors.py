@@ -11,7 +11,7 @@ import attrs
 from sqlalchemy import event, text
 
 from workflow_engine.core.journal import Draft, Entry, Kind
-from workflow_engine.core.ports import Claim, Key, Lease, NewInstance
+from workflow_engine.core.rows import Claim, Key, Lease, NewInstance
 from workflow_engine.store.database import Database
 from workflow_engine.store.sql_store import SqlStore
 

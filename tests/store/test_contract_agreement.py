@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 from workflow_engine.core.identity import SEED
 from workflow_engine.core.journal import Draft, Entry, Kind, Prefix
 from workflow_engine.core.lifecycle import Status
-from workflow_engine.core.ports import Batch, Claim, Instance, Key, Lease
+from workflow_engine.core.rows import Batch, Claim, Instance, Key, Lease
 from workflow_engine.errors import EntryNotFound
 from workflow_engine.store import schema
 from workflow_engine.store.database import Database

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from workflow_engine.core.lifecycle import Status
-from workflow_engine.core.ports import Claim, Ended, Held, Instance, Key, Missing
+from workflow_engine.core.rows import Claim, Ended, Held, Instance, Key, Missing
 from workflow_engine.store.database import Database
 from workflow_engine.store.sql_store import SqlStore
 
@@ -49,6 +49,7 @@ def test_a_start_records_an_instance_that_can_run_at_once(
         patches=None,
         tags={"team": "a"},
         last_error=None,
+        waits_on=(),
         created_at=clock.now,
         updated_at=clock.now,
         ended_at=None,

@@ -11,8 +11,8 @@ from sqlalchemy import event
 from workflow_engine.core import ids
 from workflow_engine.core.journal import FORMAT, Draft, Entry, Kind, Prefix
 from workflow_engine.core.lifecycle import Status
-from workflow_engine.core.ports import Fenced, Key, Refused
 from workflow_engine.core.requests import Appended, Moved
+from workflow_engine.core.rows import Fenced, Key, Refused
 from workflow_engine.errors import StoreRefused, StoreUnavailable
 from workflow_engine.store import snapshots
 from workflow_engine.store.database import Database

@@ -10,7 +10,7 @@ from workflow_engine.core import ids
 from workflow_engine.core.identity import SEED
 from workflow_engine.core.journal import Draft, Entry, Kind
 from workflow_engine.core.lifecycle import Status
-from workflow_engine.core.ports import (
+from workflow_engine.core.rows import (
     Ambiguous,
     Done,
     Fenced,

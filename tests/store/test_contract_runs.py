@@ -10,7 +10,8 @@ import pytest
 from workflow_engine.core.identity import SEED
 from workflow_engine.core.journal import Draft, Entry, Kind
 from workflow_engine.core.lifecycle import Status
-from workflow_engine.core.ports import (
+from workflow_engine.core.requests import Appended, Moved
+from workflow_engine.core.rows import (
     Crashed,
     Done,
     Fenced,
@@ -20,7 +21,6 @@ from workflow_engine.core.ports import (
     Lease,
     Refused,
 )
-from workflow_engine.core.requests import Appended, Moved
 from workflow_engine.store.database import Database
 from workflow_engine.store.sql_store import SqlStore
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import GeneratorType
 
-from workflow_engine.core.desk import Context
+from workflow_engine.core.context import Context
 from workflow_engine.core.failure import chain_of
 from workflow_engine.core.journal import Entry
 from workflow_engine.errors import AuthorError, ForgottenYieldFrom, JournalDecodeError

@@ -128,6 +128,11 @@ def rebuild(payload: str, name: str, command: Command[Any]) -> BaseException:
     )
 
 
+def bounded(text: str) -> str:
+    """``text``, or its beginning and end: what is kept of a message."""
+    return _cut(text, MAX_MESSAGE)
+
+
 def chain_of(error: BaseException) -> list[BaseException]:
     """The error and everything in its cause and context chains, each once."""
     seen: dict[int, BaseException] = {}

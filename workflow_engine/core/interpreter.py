@@ -28,11 +28,13 @@ from typing import Any
 import attrs
 
 from workflow_engine.core.commands import Command
-from workflow_engine.core.desk import Context, Desk
+from workflow_engine.core.context import Context
+from workflow_engine.core.desk import Desk
 from workflow_engine.core.ends import encode_result, finality, unreadable
 from workflow_engine.core.identity import CANCEL_REQUESTED
 from workflow_engine.core.journal import Draft, Entry, Kind, Prefix
 from workflow_engine.core.outcome import Error, Outcome, Thrown, Value
+from workflow_engine.core.performers import PERFORMERS
 from workflow_engine.core.requests import (
     Abandon,
     Answer,
@@ -52,6 +54,7 @@ from workflow_engine.core.requests import (
     Rotate,
 )
 from workflow_engine.core.tree import Dropped, Tree
+from workflow_engine.core.waits import Awakeable
 from workflow_engine.errors import (
     AuthorError,
     CancelRequested,
@@ -104,7 +107,7 @@ class Interpreter:
         self._death: Crash | Block | None = None
         self._committing: Commit | None = None
         self._requests: list[Request] = []
-        self._desk = Desk(context)
+        self._desk = Desk(context, PERFORMERS)
         self._absorb(prefix.entries)
         self._tree = Tree(body, self._desk)
         self._tree.start()
@@ -129,6 +132,11 @@ class Interpreter:
                 self._committing = None
                 self._death = Crash(error, False, None, self.position)
         self._advance()
+
+    def take_handles(self) -> list[Awakeable[Any]]:
+        """The awakeables that the body has been given since the last call."""
+        handles, self._desk.handles = self._desk.handles, []
+        return handles
 
     @property
     def cancel_requested(self) -> bool:

@@ -22,211 +22,33 @@ Every method may be called from any thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
-import attrs
-
+from workflow_engine.core.faults import Examining
 from workflow_engine.core.journal import Draft, Entry, Prefix
 from workflow_engine.core.lifecycle import Status
 from workflow_engine.core.requests import Appended, Moved
-
-
-@attrs.frozen
-class Key:
-    """The identity of an instance. Two parts, never joined."""
-
-    workflow: str
-    id: str
-
-
-@attrs.frozen
-class Lease:
-    """The right of ``owner`` to run one generation, until it is fenced."""
-
-    key: Key
-    instance: int
-    generation: int
-    epoch: int
-    owner: str
-
-
-@attrs.frozen
-class Instance:
-    """An instance row. Payloads are None unless they were asked for."""
-
-    instance: int
-    key: Key
-    incarnation: str
-    status: Status
-    generation: int
-    position: int
-    attempts: int
-    takeovers: int
-    lease_owner: str | None
-    lease_until: int | None
-    next_attempt_at: int | None
-    wake_after: int | None
-    cancel_requested: bool
-    patches: frozenset[str] | None
-    tags: Mapping[str, str]
-    last_error: str | None
-    waits_on: tuple[str, ...]
-    created_at: int
-    updated_at: int
-    ended_at: int | None
-    input: str | None = None
-    result: str | None = None
-
-
-@attrs.frozen
-class NewInstance:
-    """What is recorded at the first start.
-
-    ``delay`` (microseconds) keeps workers from claiming it before that time has passed.
-    ``incarnation`` is 32 random hexadecimal digits.
-    """
-
-    input: str
-    incarnation: str
-    tags: Mapping[str, str] = attrs.field(factory=dict)
-    delay: int = 0
-
-
-@attrs.frozen
-class Claim:
-    """A claimed instance: the lease, and what a run needs to begin.
-
-    ``instance`` is the row as the claim left it, with ``input``; its ``patches`` are
-    decided by now. ``created`` says that this call recorded the start.
-    """
-
-    lease: Lease
-    instance: Instance
-    created: bool = False
-
-
-@attrs.frozen
-class Held:
-    """Somebody else's lease is not over. Nothing was changed."""
-
-    owner: str
-    until: int
-
-
-@attrs.frozen
-class Ended:
-    """The instance has ended; the row comes with ``result``. Nothing was changed."""
-
-    instance: Instance
-
-
-@attrs.frozen
-class Missing:
-    """There is no such instance."""
-
-
-@attrs.frozen
-class Timer:
-    """A sleep to be armed: ``delay`` microseconds from now, or at ``due``."""
-
-    name: str
-    delay: int = 0
-    due: int | None = None
-
-
-class AwakeableStatus(StrEnum):
-    """Where an awakeable stands. Frozen: the values are stored."""
-
-    PENDING = "pending"
-    RESOLVED = "resolved"
-    REJECTED = "rejected"
-    CANCELLED = "cancelled"
-
-
-@attrs.frozen
-class AwakeableRow:
-    """A registered awakeable."""
-
-    id: str
-    instance: int
-    generation: int
-    label: str
-    status: AwakeableStatus
-    payload: str | None
-    created_at: int
-    settled_at: int | None
-
-
-@attrs.frozen
-class TimerRow:
-    """A sleep that is not over."""
-
-    instance: int
-    generation: int
-    name: str
-    due_at: int
-    created_at: int
-
-
-@attrs.frozen
-class ChildRow:
-    """A child that a generation has attached to; ``name`` is where its end goes."""
-
-    name: str
-    key: Key
-    status: Status
-    created_at: int
-
-
-@attrs.frozen
-class Refused:
-    """The generation or the instance has ended; nothing was recorded.
-
-    ``instance`` is the row that says how, with ``result``.
-    """
-
-    instance: Instance
-
-
-@attrs.frozen
-class Fenced:
-    """The lease is no longer good; nothing was recorded."""
-
-
-@attrs.frozen
-class Done:
-    """It is committed."""
-
-
-@attrs.frozen
-class Crashed:
-    """The crash is recorded. ``failed`` when the ceiling was reached and it failed.
-
-    ``attempts`` counts this one; ``retry_at`` is when workers try again.
-    """
-
-    failed: bool
-    attempts: int
-    retry_at: int | None
-
-
-@attrs.frozen
-class Batch:
-    """What `Store.claim_due` found.
-
-    Attributes:
-        claims: claimed, to be run.
-        failed: at the ceiling of takeovers; their failed marker was written instead.
-        unregistered: runnable instances by name, of names that were not asked for.
-        pause: microseconds until something is due, as things stand; None for never.
-            Only looked for when nothing was claimed.
-    """
-
-    claims: tuple[Claim, ...]
-    failed: tuple[Instance, ...]
-    unregistered: Mapping[str, int]
-    pause: int | None = None
+from workflow_engine.core.rows import (
+    Ambiguous,
+    AwakeableRow,
+    AwakeableStatus,
+    Batch,
+    ChildRow,
+    Claim,
+    Crashed,
+    Done,
+    Ended,
+    Held,
+    Instance,
+    Key,
+    Lease,
+    Missing,
+    NewInstance,
+    Refusal,
+    Resolved,
+    Timer,
+    TimerRow,
+)
 
 
 class Listening(Protocol):
@@ -236,26 +58,7 @@ class Listening(Protocol):
         """Hear no more."""
 
 
-@attrs.frozen
-class Resolved:
-    """How a delivery went. ``delivered`` is False when the name had an entry already,
-    when the generation is not the current one, or when the instance has ended."""
-
-    delivered: bool
-    instance: Instance
-
-
-@attrs.frozen
-class Ambiguous:
-    """These live step entries lie after the failure."""
-
-    names: tuple[str, ...]
-
-
-Refusal: TypeAlias = Refused | Fenced
-
-
-class Store(Protocol):
+class Store(Examining, Protocol):
     """The store of one database (and, on PostgreSQL, one schema)."""
 
     # --- starting and owning ---

@@ -11,9 +11,10 @@ from typing import TypeAlias
 
 import attrs
 
-from workflow_engine.core.commands import Awakeable, StartTimer, Step
+from workflow_engine.core.commands import Step
 from workflow_engine.core.journal import Draft, Entry
 from workflow_engine.core.outcome import Outcome
+from workflow_engine.core.waits import StartTimer
 from workflow_engine.errors import EngineError
 
 # --- requests -------------------------------------------------------------------------
@@ -26,13 +27,11 @@ Arm: TypeAlias = Callable[[], object] | StartTimer | None
 class Wait:
     """A name that is waited for, and how the outside is told.
 
-    A function is called by the driver; a timer is started by the commit itself; an
-    ``awakeable`` has been registered when it was made.
+    A function is called by the driver; a timer is started by the commit itself.
     """
 
     name: str
     arm: Arm = None
-    awakeable: Awakeable[object] | None = None
 
 
 @attrs.frozen

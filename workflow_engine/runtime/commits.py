@@ -27,8 +27,8 @@ from workflow_engine.core.outcome import (
     Failed,
     Suspended,
 )
-from workflow_engine.core.ports import Crashed as CrashRecorded
-from workflow_engine.core.ports import Done, Fenced, Lease, Refused, Timer
+from workflow_engine.core.rows import Crashed as CrashRecorded
+from workflow_engine.core.rows import Done, Fenced, Lease, Refused, Timer
 from workflow_engine.errors import EngineError, JournalAppendError
 from workflow_engine.runtime.endings import (
     Blocked,

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from workflow_engine.core.durations import to_datetime
 from workflow_engine.core.outcome import Ending
-from workflow_engine.core.ports import Claim, Ended, Held, Instance, Missing
+from workflow_engine.core.rows import Claim, Ended, Held, Instance, Missing
 from workflow_engine.errors import LeaseHeld, LeaseLost, UnknownPatch
 from workflow_engine.runtime.endings import (
     Blocked,

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from workflow_engine.core import requests
-from workflow_engine.core.commands import StartTimer, WorkflowBody
-from workflow_engine.core.desk import Context
+from workflow_engine.core.commands import WorkflowBody
+from workflow_engine.core.context import Context
 from workflow_engine.core.identity import RESERVED_PREFIXES
 from workflow_engine.core.ids import idempotency_key
 from workflow_engine.core.interpreter import Interpreter
@@ -25,9 +25,10 @@ from workflow_engine.core.outcome import (
     Failed,
     Outcome,
 )
-from workflow_engine.core.ports import Claim, Timer
+from workflow_engine.core.rows import Claim, Timer
 from workflow_engine.core.snapshots import is_due
 from workflow_engine.core.tree import Dropped
+from workflow_engine.core.waits import Awakeable, StartTimer
 from workflow_engine.errors import (
     AuthorError,
     LeaseLost,
@@ -178,6 +179,7 @@ class Driver:
     def _converse(self, interpreter: Interpreter) -> RunEnding | None:
         todo: list[requests.Request] = []
         while True:
+            self._remember(interpreter.take_handles())
             todo += interpreter.requests()
             request = _take_next(todo)
             came = PERFORMERS[type(request)](self, interpreter, request)
@@ -259,7 +261,6 @@ class Driver:
         failed = self._arm_all(request.waits)
         if failed is not None:
             return failed
-        self._remember(request.waits)
         timers = _timers(request.waits)
         self._sleeps |= bool(timers)
         came = self._commits.park(
@@ -297,12 +298,11 @@ class Driver:
 
     # --- small things ---
 
-    def _remember(self, waits: tuple[requests.Wait, ...]) -> None:
-        for wait in waits:
-            if wait.awakeable is not None:
-                label, returns = wait.awakeable.label, wait.awakeable.returns
-                awaited = Awaited(self._workflow.name, label, returns)
-                self._equipment.awaited.add(wait.awakeable.id, awaited)
+    def _remember(self, handles: list[Awakeable[Any]]) -> None:
+        """Whoever signals in this process is told when the value does not fit."""
+        for handle in handles:
+            awaited = Awaited(self._workflow.name, handle.label, handle.returns)
+            self._equipment.awaited.add(handle.id, awaited)
 
     def _learn(self, answer: requests.Appended) -> None:
         self.moved |= bool(answer.entries)

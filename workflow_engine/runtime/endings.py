@@ -10,7 +10,7 @@ from workflow_engine.core.codec import Codec
 from workflow_engine.core.failure import Reason
 from workflow_engine.core.lifecycle import Status
 from workflow_engine.core.outcome import Cancelled, Completed, Ending, Failed
-from workflow_engine.core.ports import Instance
+from workflow_engine.core.rows import Instance
 from workflow_engine.errors import EngineError, StepDecodeError, ValueProblem
 from workflow_engine.runtime.registry import Workflow
 

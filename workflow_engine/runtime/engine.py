@@ -25,11 +25,12 @@ from workflow_engine.errors import (
 )
 from workflow_engine.runtime.clock import Clock, SystemClock
 from workflow_engine.runtime.direct import DirectRun
+from workflow_engine.runtime.doctor import Doctor
 from workflow_engine.runtime.equipment import Equipment
 from workflow_engine.runtime.handle import Handle
 from workflow_engine.runtime.lease import Heartbeat
 from workflow_engine.runtime.options import RunOptions
-from workflow_engine.runtime.outside import Named, Outside, key_of
+from workflow_engine.runtime.outside import Named, key_of
 from workflow_engine.runtime.owner import Owner
 from workflow_engine.runtime.points import NOWHERE, Points
 from workflow_engine.runtime.registry import Registry, Workflow
@@ -54,7 +55,7 @@ URL_VARIABLE = "WORKFLOW_ENGINE_URL"
 SCHEMA_VARIABLE = "WORKFLOW_ENGINE_SCHEMA"
 
 
-class Engine(Outside):
+class Engine(Doctor):
     """Runs workflows on a database. A context manager; safe to share between threads.
 
     A fresh SQLite file is created and an older one upgraded. PostgreSQL is only

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from workflow_engine.core.ports import Claim
+from workflow_engine.core.rows import Claim
 from workflow_engine.runtime.driver import Driver
 from workflow_engine.runtime.endings import RunEnding
 from workflow_engine.runtime.equipment import Equipment

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from workflow_engine.core.durations import microseconds
 from workflow_engine.core.failure import Reason
 from workflow_engine.core.lifecycle import Status
-from workflow_engine.core.ports import Instance, Key
+from workflow_engine.core.rows import Instance, Key
 from workflow_engine.errors import (
     InstanceNotFound,
     ResultTimeout,

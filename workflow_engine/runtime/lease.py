@@ -18,7 +18,8 @@ import threading
 
 import attrs
 
-from workflow_engine.core.ports import Key, Lease, Store
+from workflow_engine.core.ports import Store
+from workflow_engine.core.rows import Key, Lease
 from workflow_engine.errors import LeaseLost, StoreUnavailable, WorkflowError
 from workflow_engine.runtime.clock import Clock
 from workflow_engine.runtime.points import Points

@@ -6,19 +6,13 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from workflow_engine.core.commands import UNDECLARED
-from workflow_engine.core.desk import Context
-from workflow_engine.core.failure import record_of
+from workflow_engine.core.context import Context
+from workflow_engine.core.failure import bounded, record_of
 from workflow_engine.core.identity import check_name, check_step_name
 from workflow_engine.core.inference import infer_type
 from workflow_engine.core.lifecycle import Status
-from workflow_engine.core.ports import (
-    Ambiguous,
-    AwakeableStatus,
-    Instance,
-    Key,
-    Missing,
-    Store,
-)
+from workflow_engine.core.ports import Store
+from workflow_engine.core.rows import Ambiguous, AwakeableStatus, Instance, Key, Missing
 from workflow_engine.errors import (
     AwakeableCancelled,
     AwakeableNotFound,
@@ -220,11 +214,13 @@ class Outside:
     def reject(self, awakeable_id: str, reason: str) -> bool:
         """Complete an awakeable with a refusal: the wait raises `AwakeableRejected`.
 
+        A reason of more than 8192 characters is cut.
+
         Returns and raises as `signal` does.
         """
         row = self._store.find_awakeable(awakeable_id)
         label = awakeable_id if row is None else row.label
-        error = AwakeableRejected(label=label, reason=str(reason))
+        error = AwakeableRejected(label=label, reason=bounded(str(reason)))
         return self._settle(awakeable_id, AwakeableStatus.REJECTED, record_of(error))
 
     def cancel_awakeable(self, awakeable_id: str) -> bool:

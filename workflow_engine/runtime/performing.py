@@ -8,7 +8,7 @@ from types import GeneratorType
 from typing import Any
 
 from workflow_engine.core.commands import Step
-from workflow_engine.core.desk import Context
+from workflow_engine.core.context import Context
 from workflow_engine.core.failure import capture
 from workflow_engine.core.outcome import Error, Outcome, Value
 from workflow_engine.errors import ForgottenYieldFrom

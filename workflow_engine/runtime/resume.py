@@ -18,7 +18,7 @@ from types import FrameType
 import attrs
 
 from workflow_engine.core.outcome import Cancelled, Completed, Failed, Suspended
-from workflow_engine.core.ports import Batch, Claim
+from workflow_engine.core.rows import Batch, Claim
 from workflow_engine.errors import StoreUnavailable
 from workflow_engine.runtime.endings import (
     Blocked,

@@ -12,7 +12,7 @@ import attrs
 from workflow_engine.core.codec import Codec
 from workflow_engine.core.durations import microseconds
 from workflow_engine.core.identity import check_name
-from workflow_engine.core.ports import Instance, Key, NewInstance
+from workflow_engine.core.rows import Instance, Key, NewInstance
 from workflow_engine.errors import DeclarationError, InputConflict, InvalidInput
 from workflow_engine.runtime.equipment import Equipment
 from workflow_engine.runtime.handle import Handle

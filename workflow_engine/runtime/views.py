@@ -14,7 +14,7 @@ from workflow_engine.core.failure import Reason
 from workflow_engine.core.ids import stream_name
 from workflow_engine.core.journal import MARKER_NAMES, Entry
 from workflow_engine.core.lifecycle import Status
-from workflow_engine.core.ports import (
+from workflow_engine.core.rows import (
     AwakeableRow,
     AwakeableStatus,
     ChildRow,

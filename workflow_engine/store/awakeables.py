@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Insert, Row, Select, Update, bindparam, insert, select, update
 
 from workflow_engine.core.journal import NewAwakeable
-from workflow_engine.core.ports import AwakeableRow, AwakeableStatus
+from workflow_engine.core.rows import AwakeableRow, AwakeableStatus
 from workflow_engine.store.journal import Stream
 from workflow_engine.store.now import now_in
 from workflow_engine.store.tables import Tables

@@ -10,7 +10,7 @@ from sqlalchemy import BigInteger, Insert, Select, bindparam, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from workflow_engine.core.lifecycle import Status
-from workflow_engine.core.ports import ChildRow, Key
+from workflow_engine.core.rows import ChildRow, Key
 from workflow_engine.store.journal import Stream
 from workflow_engine.store.now import now_in
 from workflow_engine.store.tables import Tables

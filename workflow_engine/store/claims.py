@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from workflow_engine.core.journal import Draft, Kind
-from workflow_engine.core.ports import (
+from workflow_engine.core.rows import (
     Batch,
     Claim,
     Ended,

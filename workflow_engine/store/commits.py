@@ -17,9 +17,9 @@ from workflow_engine.core.journal import (
     NewChild,
 )
 from workflow_engine.core.lifecycle import Status
-from workflow_engine.core.ports import Crashed, Done, Lease, Refusal, Timer
 from workflow_engine.core.requests import Appended, Moved
 from workflow_engine.core.retry import crash_backoff
+from workflow_engine.core.rows import Crashed, Done, Lease, Refusal, Timer
 from workflow_engine.store.claims import write_patches
 from workflow_engine.store.ledger import Locked
 from workflow_engine.store.protocol import Advanced, Commit, check

@@ -17,7 +17,7 @@ import attrs
 from workflow_engine.core.failure import Reason, record_of
 from workflow_engine.core.journal import Draft, EndChild, Kind, NewAwakeable, NewChild
 from workflow_engine.core.lifecycle import Status
-from workflow_engine.core.ports import Instance, Key, NewInstance
+from workflow_engine.core.rows import Instance, Key, NewInstance
 from workflow_engine.errors import (
     ChildCancelled,
     ChildFailed,

@@ -30,7 +30,7 @@ from sqlalchemy import (
 )
 
 from workflow_engine.core.lifecycle import Status
-from workflow_engine.core.ports import Key, NewInstance
+from workflow_engine.core.rows import Key, NewInstance
 from workflow_engine.store.ledger import Ledger, Locked, keyed, read
 from workflow_engine.store.unit_of_work import UnitOfWork
 from workflow_engine.store.upsert import insert_into

@@ -30,7 +30,7 @@ from sqlalchemy.exc import IntegrityError
 
 from workflow_engine.core import ids
 from workflow_engine.core.journal import FORMAT, WAKE_KINDS, Draft, Entry, Kind
-from workflow_engine.core.ports import Key
+from workflow_engine.core.rows import Key
 from workflow_engine.store.now import now_in
 from workflow_engine.store.tables import Tables
 from workflow_engine.store.unit_of_work import UnitOfWork

@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 from workflow_engine.core.lifecycle import Event, Status
-from workflow_engine.core.ports import Key, Lease
+from workflow_engine.core.rows import Key, Lease
 from workflow_engine.store.ledger import Ledger, Locked, held, keyed, read
 from workflow_engine.store.unit_of_work import UnitOfWork
 

@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 from workflow_engine.core.lifecycle import ENDED, MOVES, Event, Status
-from workflow_engine.core.ports import Instance, Key, Lease
+from workflow_engine.core.rows import Instance, Key, Lease
 from workflow_engine.store.journal import Stream
 from workflow_engine.store.now import now_in
 from workflow_engine.store.tables import Tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from workflow_engine.core.journal import Entry, Prefix
-from workflow_engine.core.ports import Lease
+from workflow_engine.core.rows import Lease
 from workflow_engine.errors import StoreUnavailable
 from workflow_engine.store.room import Room
 from workflow_engine.store.unit_of_work import UnitOfWork

@@ -6,17 +6,10 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 
 from workflow_engine.core.failure import Reason
-from workflow_engine.core.identity import SEED
+from workflow_engine.core.identity import RESERVED_PREFIXES
 from workflow_engine.core.journal import STEP_KINDS, Draft, Entry, Kind
 from workflow_engine.core.lifecycle import MOVES, Event, Status
-from workflow_engine.core.ports import (
-    Ambiguous,
-    Done,
-    Instance,
-    Key,
-    Missing,
-    Resolved,
-)
+from workflow_engine.core.rows import Ambiguous, Done, Instance, Key, Missing, Resolved
 from workflow_engine.errors import EntryNotFound
 from workflow_engine.store.ledger import Locked
 from workflow_engine.store.unit_of_work import UnitOfWork
@@ -188,7 +181,10 @@ class Outside(Waiting):
 
 
 def _steps_after(failure: Entry | None, live: Sequence[Entry]) -> dict[str, Entry]:
-    """The steps recorded after a failure, by name; all of them if it left no entry."""
+    """The steps recorded after a failure, by name; all of them if it left no entry.
+
+    What the engine chose, such as a seed or the id of an awakeable, is none of them.
+    """
     after = 0 if failure is None else failure.position
     return {
         entry.name: entry
@@ -196,7 +192,7 @@ def _steps_after(failure: Entry | None, live: Sequence[Entry]) -> dict[str, Entr
         if entry.kind in STEP_KINDS
         and entry.position > after
         and entry.name is not None
-        and entry.name != SEED
+        and not entry.name.startswith(RESERVED_PREFIXES)
     }
 
 

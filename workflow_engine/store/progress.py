@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 from workflow_engine.core.lifecycle import Event, Status
-from workflow_engine.core.ports import Lease
+from workflow_engine.core.rows import Lease
 from workflow_engine.store.ledger import Ledger, held
 from workflow_engine.store.unit_of_work import UnitOfWork
 

@@ -17,7 +17,7 @@ from typing import Generic, TypeAlias, TypeVar
 import attrs
 
 from workflow_engine.core.journal import Draft, Entry
-from workflow_engine.core.ports import Fenced, Lease, Refusal, Refused
+from workflow_engine.core.rows import Fenced, Lease, Refusal, Refused
 from workflow_engine.errors import StoreRefused
 from workflow_engine.store.family import Family
 from workflow_engine.store.journal import NameTaken, Stream

@@ -29,7 +29,7 @@ from sqlalchemy import (
     update,
 )
 
-from workflow_engine.core.ports import Timer, TimerRow
+from workflow_engine.core.rows import Timer, TimerRow
 from workflow_engine.store.journal import Stream
 from workflow_engine.store.now import now_in
 from workflow_engine.store.tables import Tables

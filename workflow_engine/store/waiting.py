@@ -8,7 +8,8 @@ from itertools import groupby
 from workflow_engine.core.identity import AWAKEABLE_PREFIX
 from workflow_engine.core.journal import Draft, Entry, Kind
 from workflow_engine.core.lifecycle import Status
-from workflow_engine.core.ports import (
+from workflow_engine.core.requests import Appended
+from workflow_engine.core.rows import (
     AwakeableRow,
     AwakeableStatus,
     ChildRow,
@@ -20,7 +21,6 @@ from workflow_engine.core.ports import (
     Timer,
     TimerRow,
 )
-from workflow_engine.core.requests import Appended
 from workflow_engine.store.journal import Stream
 from workflow_engine.store.ledger import Locked
 from workflow_engine.store.protocol import Protocol, check

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, overload
 
-from workflow_engine.core.commands import OpenAwakeable
 from workflow_engine.core.identity import AWAKEABLE_ID_PREFIX, check_name
+from workflow_engine.core.waits import OpenAwakeable
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any, ParamSpec, TypeVar
 
-from workflow_engine.core.commands import CancelChild, Child, Definition, SpawnChild
 from workflow_engine.core.identity import check_name
+from workflow_engine.core.waits import CancelChild, Child, Definition, SpawnChild
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from workflow_engine.core.commands import Sleep, StartTimer
 from workflow_engine.core.durations import instant, microseconds
 from workflow_engine.core.identity import SLEEP_PREFIX, check_name
+from workflow_engine.core.waits import Sleep, StartTimer
 
 
 def sleep(duration: timedelta | float, name: str | None = None) -> Sleep:

@@ -1,0 +1,359 @@
+"""What finds what is wrong, each an invariant turned round, and what repairs rows.
+
+Those of a page look at the instances of one status whose numbers lie in a range; the
+others go through an index that holds little else than what they look for.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    ColumnElement,
+    Exists,
+    Integer,
+    Select,
+    Text,
+    Update,
+    and_,
+    bindparam,
+    case,
+    cast,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+    text,
+    true,
+    update,
+)
+
+from workflow_engine.core.identity import AWAKEABLE_PREFIX, CHILD_PREFIX, SLEEP_PREFIX
+from workflow_engine.core.lifecycle import ENDED, Status
+from workflow_engine.core.rows import AwakeableStatus
+from workflow_engine.store.ledger import Ledger
+from workflow_engine.store.tables import Tables
+from workflow_engine.store.unit_of_work import UnitOfWork
+
+_LIVE = text("live")
+_TOLERANCE = 1_000_000
+"""A second: what another session has just committed may lie ahead of our time."""
+
+_SOURCED = (SLEEP_PREFIX, AWAKEABLE_PREFIX, CHILD_PREFIX)
+"""Names of waits that a row of another table answers. Anybody may answer others."""
+
+
+class Findings:
+    """Statements about invariants."""
+
+    def __init__(self, tables: Tables, ledger: Ledger, dialect: str) -> None:
+        self._tables = tables
+        self._ledger = ledger
+        self._dialect = dialect
+        self._c = ledger.c
+
+    # --- a page of instances ---
+
+    def find_last(
+        self, work: UnitOfWork, status: Status, after: int, limit: int
+    ) -> int | None:
+        """The number of the last instance of the next page; None if it is empty."""
+        last: int | None = work.run(
+            self._find_last, status_is=status.value, after_is=after, limit_is=limit
+        ).scalar_one()
+        return last
+
+    @cached_property
+    def _find_last(self) -> Select[Any]:
+        c = self._c
+        page = (
+            select(c.id)
+            .where(c.status == bindparam("status_is"), c.id > bindparam("after_is"))
+            .order_by(c.id)
+            .limit(_limit())
+            .subquery()
+        )
+        return select(func.max(page.c.id))
+
+    @cached_property
+    def out_of_sight(self) -> Select[Any]:
+        """Rows that workers find at another time than the rest of the row says."""
+        return self._of_page(*self._sight).where(self._is_out_of_sight)
+
+    @cached_property
+    def _sight(self) -> tuple[ColumnElement[Any], ...]:
+        right = self._ledger.paced()["runnable_at"]
+        return (self._c.runnable_at.label("found_at"), right.label("right_at"))
+
+    @cached_property
+    def _is_out_of_sight(self) -> ColumnElement[bool]:
+        found, right = self._c.runnable_at, self._ledger.paced()["runnable_at"]
+        return or_(
+            found.is_(None) != right.is_(None), func.abs(found - right) > _TOLERANCE
+        )
+
+    @cached_property
+    def blocked(self) -> Select[Any]:
+        """All of the page, with why."""
+        return self._of_page(self._c.last_error)
+
+    @cached_property
+    def leases_left(self) -> Select[Any]:
+        """Leases that ran out long ago and were not taken over."""
+        c = self._c
+        owner, until = c.lease_owner.label("owner"), c.lease_until.label("until_at")
+        return self._of_page(owner, until).where(
+            c.lease_owner.is_not(None), c.lease_until < self._long_ago
+        )
+
+    @cached_property
+    def broken_journals(self) -> Select[Any]:
+        """Journals that are not the positions from 1 to the one in the row."""
+        c, j = self._c, self._tables.journal.c
+        count, last = func.count(j.position), func.coalesce(func.max(j.position), 0)
+        first = func.coalesce(func.min(j.position), 1)
+        mine = and_(j.instance_id == c.id, j.generation == c.generation)
+        return (
+            self._of_page(c.position, count.label("entries"), last.label("last"))
+            .outerjoin_from(self._ledger.table, self._tables.journal, mine)
+            .group_by(c.id)
+            .having(or_(count != c.position, last != c.position, first != 1))
+        )
+
+    @cached_property
+    def lost_wakes(self) -> Select[Any]:
+        """Suspended for good, on a name that the journal answers."""
+        waits = self._waits
+        return (
+            self._of_page(func.min(waits.c.value).label("wait"))
+            .select_from(self._ledger.table.join(waits, true()))
+            .where(self._c.wake_after.is_(None), self._is_recorded(waits.c.value))
+            .group_by(self._c.id)
+        )
+
+    @cached_property
+    def unwakeable(self) -> Select[Any]:
+        """Suspended for good, on names that nothing is left to answer."""
+        c, waits = self._c, self._waits
+        wakeable = (
+            select(literal(1))
+            .select_from(waits)
+            .where(or_(self._is_recorded(waits.c.value), *self._may_come(waits)))
+            .correlate(self._ledger.table)
+        )
+        return self._of_page(c.waits_on).where(
+            c.wake_after.is_(None), c.waits_on.is_not(None), ~wakeable.exists()
+        )
+
+    def _may_come(self, waits: Any) -> list[ColumnElement[bool]]:
+        """What may yet answer the name of a wait of the instance."""
+        c, name = self._c, waits.c.value
+        t, a, k = (
+            self._tables.timers.c,
+            self._tables.awakeables.c,
+            self._tables.children.c,
+        )
+        child = self._ledger.table.alias("child")
+        anybody = and_(*(func.substr(name, 1, len(p)) != p for p in _SOURCED))
+        timer = exists().where(
+            t.instance_id == c.id,
+            t.generation == c.generation,
+            t.step_name == name,
+            t.settled_at.is_(None),
+        )
+        awakeable = exists().where(
+            a.instance_id == c.id,
+            a.generation == c.generation,
+            literal(AWAKEABLE_PREFIX, Text) + a.label == name,
+        )
+        spawned = exists().where(
+            k.parent_id == c.id,
+            k.generation == c.generation,
+            k.step_name == name,
+            child.c.id == k.child_id,
+        )
+        return [
+            anybody,
+            timer.correlate_except(self._tables.timers),
+            awakeable.correlate_except(self._tables.awakeables),
+            spawned.correlate_except(self._tables.children, child),
+        ]
+
+    @cached_property
+    def late_wakes(self) -> Select[Any]:
+        """Suspended until a later time than that of the earliest timer."""
+        c, t = self._c, self._tables.timers.c
+        due = func.min(t.due_at)
+        return (
+            self._of_page(c.wake_after.label("wake_at"), due.label("due_at"))
+            .join_from(
+                self._ledger.table,
+                self._tables.timers,
+                and_(t.instance_id == c.id, t.generation == c.generation),
+            )
+            .where(t.settled_at.is_(None))
+            .group_by(c.id)
+            .having(or_(c.wake_after.is_(None), c.wake_after > due))
+        )
+
+    @cached_property
+    def untold_awakeables(self) -> Select[Any]:
+        """Awakeables that were settled, without an entry that says so."""
+        c, a = self._c, self._tables.awakeables.c
+        return (
+            self._of_page(a.label, a.status, a.settled_at)
+            .join_from(
+                self._ledger.table,
+                self._tables.awakeables,
+                and_(a.instance_id == c.id, a.generation == c.generation),
+            )
+            .where(a.status != AwakeableStatus.PENDING.value)
+            .where(~self._is_recorded(literal(AWAKEABLE_PREFIX, Text) + a.label))
+        )
+
+    @cached_property
+    def untold_children(self) -> Select[Any]:
+        """Children that have ended, without an entry of the parent that says so."""
+        c, k = self._c, self._tables.children.c
+        child = self._ledger.table.alias("child")
+        return (
+            self._of_page(
+                child.c.workflow_name.label("child_workflow"),
+                child.c.workflow_id.label("child_id"),
+                child.c.status,
+                child.c.ended_at,
+            )
+            .select_from(
+                self._ledger.table.join(
+                    self._tables.children,
+                    and_(k.parent_id == c.id, k.generation == c.generation),
+                ).join(child, child.c.id == k.child_id)
+            )
+            .where(child.c.status.in_(_values(ENDED)), ~self._is_recorded(k.step_name))
+        )
+
+    # --- at large ---
+
+    @cached_property
+    def unknown_statuses(self) -> Select[Any]:
+        """Rows whose status is none of ours: what lies between them in the index."""
+        status, known = self._c.status, _values(Status)
+        between = (and_(status > one, status < other) for one, other in pairwise(known))
+        return self._who(status).where(
+            or_(status < known[0], *between, status > known[-1])
+        )
+
+    @cached_property
+    def ended_in_sight(self) -> Select[Any]:
+        """Ended instances that workers would claim."""
+        ended = self._c.status.in_(_values(ENDED))
+        return self._who(*self._sight).where(self._c.runnable_at.is_not(None), ended)
+
+    @cached_property
+    def overdue_timers(self) -> Select[Any]:
+        """Timers that were due long ago, the first due first."""
+        t = self._tables.timers.c
+        return (
+            self._who(t.step_name, t.due_at)
+            .join_from(
+                self._ledger.table,
+                self._tables.timers,
+                t.instance_id == self._c.id,
+            )
+            .where(text("settled_at IS NULL"), t.due_at < self._long_ago)
+            .order_by(t.due_at)
+        )
+
+    # --- repairs, under the lock of the row ---
+
+    def bring_to_sight(self, work: UnitOfWork, instance: int) -> None:
+        """Let workers find the row when the rest of it says."""
+        work.run(self._bring_to_sight, instance_is=instance)
+
+    @cached_property
+    def _bring_to_sight(self) -> Update:
+        this = self._c.id == bindparam("instance_is")
+        return update(self._ledger.table).where(this).values(self._ledger.paced())
+
+    def wake_by_timers(self, work: UnitOfWork, instance: int) -> None:
+        """Let a suspended instance wake when its earliest timer is due."""
+        work.run(self._wake_by_timers, instance_is=instance)
+
+    @cached_property
+    def _wake_by_timers(self) -> Update:
+        c, t = self._c, self._tables.timers.c
+        due = (
+            select(func.min(t.due_at))
+            .where(t.instance_id == c.id, t.generation == c.generation)
+            .where(t.settled_at.is_(None))
+            .scalar_subquery()
+        )
+        earliest = case((c.wake_after < due, c.wake_after), else_=due)
+        return (
+            update(self._ledger.table)
+            .where(c.id == bindparam("instance_is"))
+            .where(c.status == Status.SUSPENDED.value, due.is_not(None))
+            .values(self._ledger.paced(wake_after=earliest))
+        )
+
+    def generations_overdue(self, work: UnitOfWork, instance: int) -> list[int]:
+        """The generations of an instance that have timers which are due."""
+        return list(work.run(self._generations_due, instance_is=instance).scalars())
+
+    @cached_property
+    def _generations_due(self) -> Select[Any]:
+        t = self._tables.timers.c
+        return (
+            select(t.generation)
+            .distinct()
+            .where(t.instance_id == bindparam("instance_is"))
+            .where(t.due_at <= self._ledger.now, t.settled_at.is_(None))
+        )
+
+    # --- what they are made of ---
+
+    def _who(self, *facts: ColumnElement[Any]) -> Select[Any]:
+        c = self._c
+        return select(c.workflow_name, c.workflow_id, *facts).limit(_limit())
+
+    def _of_page(self, *facts: ColumnElement[Any]) -> Select[Any]:
+        c = self._c
+        return self._who(*facts).where(
+            c.status == bindparam("status_is"),
+            c.id > bindparam("after_is"),
+            c.id <= bindparam("last_is"),
+        )
+
+    @cached_property
+    def _long_ago(self) -> ColumnElement[int]:
+        return self._ledger.now - bindparam("patience_is", type_=BigInteger)
+
+    @cached_property
+    def _waits(self) -> Any:
+        """The names that an instance is suspended on, a row each."""
+        names = self._c.waits_on
+        if self._dialect == "sqlite":
+            return func.json_each(names).table_valued("value", name="waits")
+        each = func.json_array_elements_text(cast(names, JSON))
+        return each.table_valued("value", name="waits").render_derived()
+
+    def _is_recorded(self, name: ColumnElement[str]) -> Exists:
+        """Whether a live entry of the instance has this name."""
+        c, j = self._c, self._tables.journal.c
+        entry = exists().where(
+            j.instance_id == c.id, j.generation == c.generation, _LIVE
+        )
+        return entry.where(j.step_name == name).correlate_except(self._tables.journal)
+
+
+def _limit() -> Any:
+    return bindparam("limit_is", type_=Integer)
+
+
+def _values(statuses: Any) -> list[str]:
+    return sorted(status.value for status in statuses)
