@@ -46,6 +46,4 @@ def wait_of(name: str, command: Command[Any]) -> Wait:
     """What a branch that yielded ``command`` waits for."""
     if isinstance(command, Sleep):
         return Wait(name, command.timer)
-    if isinstance(command, Awakeable):
-        return Wait(name, awakeable=command)
     return Wait(name, getattr(command, "arm", None))

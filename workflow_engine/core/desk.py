@@ -20,6 +20,7 @@ from workflow_engine.core.failure import rebuild
 from workflow_engine.core.journal import STEP_KINDS, WAKE_KINDS, Draft, Entry, Kind
 from workflow_engine.core.outcome import Answer, Returned, Thrown
 from workflow_engine.core.requests import Wait
+from workflow_engine.core.waits import Awakeable, OpenAwakeable
 from workflow_engine.errors import (
     AuthorError,
     DuplicateStepName,
@@ -54,6 +55,7 @@ class Desk:
         failures: the exceptions of recorded entries that were thrown, by identity.
         ordinals: the next number of each namespace.
         consumed: the names of wakes that a yield was answered from.
+        handles: the awakeables that the body has been given.
         used: the names in use, each as ``a step`` or ``a wait``, and the line.
         patched: the names of patch decisions that are, or will be, recorded.
     """
@@ -178,7 +180,7 @@ class Desk:
         try:
             if entry.kind in (Kind.STEP_OK, Kind.WAKE):
                 value = self.context.codec.decode(payload, type_of(command))
-                return Returned(handle_of(value, command))
+                return Returned(self._given(value, command))
             error = rebuild(payload, name, command)
         except ValueProblem as problem:
             raise StepDecodeError(
@@ -190,6 +192,12 @@ class Desk:
             ) from None
         self.failures[id(error)] = (error, name)
         return Thrown(error)
+
+    def _given(self, value: Any, command: Command[Any]) -> Any:
+        given = handle_of(value, command)
+        if isinstance(command, OpenAwakeable):
+            self.handles.append(given)
+        return given
 
     # --- what the performers ask ---
 
