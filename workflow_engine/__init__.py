@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from workflow_engine.core.commands import Step as Step
     from workflow_engine.core.commands import WorkflowBody as WorkflowBody
     from workflow_engine.core.commands import restore_seed as restore_seed
+    from workflow_engine.core.faults import FaultKind as FaultKind
     from workflow_engine.core.lifecycle import Status as Status
     from workflow_engine.core.outcome import Cancelled as Cancelled
     from workflow_engine.core.outcome import Completed as Completed
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
     from workflow_engine.errors import WorkflowFailed as WorkflowFailed
     from workflow_engine.runtime.current import CurrentStep as CurrentStep
     from workflow_engine.runtime.current import current_step as current_step
+    from workflow_engine.runtime.doctor import Finding as Finding
     from workflow_engine.runtime.engine import Engine as Engine
     from workflow_engine.runtime.handle import Handle as Handle
     from workflow_engine.runtime.options import RunOptions as RunOptions
@@ -141,6 +143,8 @@ _HOMES: dict[str, str] = {
     "EntryNotFound": "errors",
     "Every": "core.snapshots",
     "Failed": "core.outcome",
+    "FaultKind": "core.faults",
+    "Finding": "runtime.doctor",
     "ForgottenYieldFrom": "errors",
     "FreshOrdinal": "core.commands",
     "Handle": "runtime.handle",
@@ -238,6 +242,8 @@ __all__ = [
     "EntryNotFound",
     "Every",
     "Failed",
+    "FaultKind",
+    "Finding",
     "ForgottenYieldFrom",
     "FreshOrdinal",
     "Handle",

@@ -114,6 +114,7 @@ class Examination(Waiting):
     def _tell(self, work: UnitOfWork, row: Locked) -> None:
         if not row.instance.status.is_ended:
             self._deliver_owed(work, row)
+            self._wake(work, row)
 
     def _fire_overdue(self, work: UnitOfWork, row: Locked) -> None:
         number = row.instance.instance
