@@ -130,7 +130,7 @@ MISUSES: list[tuple[Callable[..., Any], list[str]]] = [
     (steps(Step("s", one).returns(threading.Lock)), ["step 's'", "cannot be stored"]),
     (awaits_an_iterator, ["await 'w'", "Iterator[int]", "make a list of it"]),
     (in_a_loop, ["'again'", "twice", "test_authors_mistakes.py:", "loop variable"]),
-    (a_step_named_as_an_await, ["'both'", "an Await", "a step"]),
+    (a_step_named_as_an_await, ["'both'", "a wait", "a step"]),
     (a_bad_seed, ["ContinueAsNew", "$.at[0]", "object"]),
 ]
 

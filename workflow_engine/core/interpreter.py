@@ -292,7 +292,8 @@ class Interpreter:
         if entry is None:
             return None
         if not entry.is_known:
-            self._block(unreadable(self._context, entry), entry)
+            error = unreadable(self._context, entry)
+            self._death = Block(error, entry.position, self.position)
         elif entry.kind == Kind.CANCEL:
             self._tree.cancel()
         else:
@@ -310,7 +311,7 @@ class Interpreter:
             try:
                 answer = self._desk.decode(entry, command)
             except EngineError as error:
-                self._block(error, entry)
+                self._death = Block(error, entry.position, self.position)
                 return
             self._tree.resume(branch, answer)
 
@@ -390,9 +391,6 @@ class Interpreter:
     def _last_drafts(self) -> tuple[Draft, ...]:
         ready, self._ready = tuple(self._ready), []
         return (*ready, *self._records())
-
-    def _block(self, error: EngineError, entry: Entry) -> None:
-        self._death = Block(error, entry.position, self.position)
 
     @property
     def _was_cancelled(self) -> bool:

@@ -14,6 +14,7 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     ColumnElement,
+    CompoundSelect,
     Exists,
     Integer,
     Select,
@@ -30,6 +31,7 @@ from sqlalchemy import (
     select,
     text,
     true,
+    union_all,
     update,
 )
 
@@ -117,7 +119,7 @@ class Findings:
         c, j = self._c, self._tables.journal.c
         count, last = func.count(j.position), func.coalesce(func.max(j.position), 0)
         first = func.coalesce(func.min(j.position), 1)
-        mine = and_(j.instance_id == c.id, j.generation == c.generation)
+        mine = and_(*self._belongs(j.instance_id, j.generation))
         return (
             self._of_page(c.position, count.label("entries"), last.label("last"))
             .outerjoin_from(self._ledger.table, self._tables.journal, mine)
@@ -161,19 +163,16 @@ class Findings:
         child = self._ledger.table.alias("child")
         anybody = and_(*(func.substr(name, 1, len(p)) != p for p in _SOURCED))
         timer = exists().where(
-            t.instance_id == c.id,
-            t.generation == c.generation,
+            *self._belongs(t.instance_id, t.generation),
             t.step_name == name,
             t.settled_at.is_(None),
         )
         awakeable = exists().where(
-            a.instance_id == c.id,
-            a.generation == c.generation,
+            *self._belongs(a.instance_id, a.generation),
             literal(AWAKEABLE_PREFIX, Text) + a.label == name,
         )
         spawned = exists().where(
-            k.parent_id == c.id,
-            k.generation == c.generation,
+            *self._belongs(k.parent_id, k.generation),
             k.step_name == name,
             child.c.id == k.child_id,
         )
@@ -194,7 +193,7 @@ class Findings:
             .join_from(
                 self._ledger.table,
                 self._tables.timers,
-                and_(t.instance_id == c.id, t.generation == c.generation),
+                and_(*self._belongs(t.instance_id, t.generation)),
             )
             .where(t.settled_at.is_(None))
             .group_by(c.id)
@@ -210,7 +209,7 @@ class Findings:
             .join_from(
                 self._ledger.table,
                 self._tables.awakeables,
-                and_(a.instance_id == c.id, a.generation == c.generation),
+                and_(*self._belongs(a.instance_id, a.generation)),
             )
             .where(a.status != AwakeableStatus.PENDING.value)
             .where(~self._is_recorded(literal(AWAKEABLE_PREFIX, Text) + a.label))
@@ -231,7 +230,7 @@ class Findings:
             .select_from(
                 self._ledger.table.join(
                     self._tables.children,
-                    and_(k.parent_id == c.id, k.generation == c.generation),
+                    and_(*self._belongs(k.parent_id, k.generation)),
                 ).join(child, child.c.id == k.child_id)
             )
             .where(child.c.status.in_(_values(ENDED)), ~self._is_recorded(k.step_name))
@@ -240,13 +239,16 @@ class Findings:
     # --- at large ---
 
     @cached_property
-    def unknown_statuses(self) -> Select[Any]:
+    def unknown_statuses(self) -> CompoundSelect[Any]:
         """Rows whose status is none of ours: what lies between them in the index."""
         status, known = self._c.status, _values(Status)
-        between = (and_(status > one, status < other) for one, other in pairwise(known))
-        return self._who(status).where(
-            or_(status < known[0], *between, status > known[-1])
-        )
+        gaps = [
+            (status < known[0],),
+            *((status > one, status < other) for one, other in pairwise(known)),
+            (status > known[-1],),
+        ]
+        parts = (self._who(status).where(*gap).order_by(status) for gap in gaps)
+        return union_all(*(select(part.subquery()) for part in parts))
 
     @cached_property
     def ended_in_sight(self) -> Select[Any]:
@@ -344,11 +346,23 @@ class Findings:
 
     def _is_recorded(self, name: ColumnElement[str]) -> Exists:
         """Whether a live entry of the instance has this name."""
-        c, j = self._c, self._tables.journal.c
+        j = self._tables.journal.c
         entry = exists().where(
-            j.instance_id == c.id, j.generation == c.generation, _LIVE
+            *self._belongs(j.instance_id, j.generation), _LIVE, j.step_name == name
         )
-        return entry.where(j.step_name == name).correlate_except(self._tables.journal)
+        return entry.correlate_except(self._tables.journal)
+
+    def _belongs(self, instance: Any, generation: Any) -> list[ColumnElement[bool]]:
+        """Whether a row is of the current generation of an instance of the page.
+
+        That it lies in the page's range follows, but only people know that.
+        """
+        return [
+            instance == self._c.id,
+            generation == self._c.generation,
+            instance > bindparam("after_is", type_=BigInteger),
+            instance <= bindparam("last_is", type_=BigInteger),
+        ]
 
 
 def _limit() -> Any:
