@@ -171,6 +171,16 @@ class Commits:
         self._persist("release", lambda: self._store.release(self._lease))
         return Interrupted()
 
+    def give_back(self) -> None:
+        """Release the lease without insisting: somebody wants to stop.
+
+        It runs out by itself if the database does not answer.
+        """
+        try:
+            self._store.release(self._lease)
+        except EngineError as error:
+            self._equipment.log.warning("the lease was not given back: %s", error)
+
     def snapshot(self, prefix: Prefix) -> None:
         """Keep a snapshot. A run does not depend on it, so trouble is only logged."""
         try:

@@ -108,7 +108,8 @@ class Driver:
 
         Raises:
             StoreUnavailable: the database stayed away until the lease had run out.
-            KeyboardInterrupt: raised in the body or a step; the lease is released.
+            KeyboardInterrupt: raised in the body or a step; the lease is released, if
+                the database answers.
         """
         try:
             ending = self._run()
@@ -117,7 +118,7 @@ class Driver:
         except (ProcessDied, StoreUnavailable):
             raise
         except BaseException:
-            self._commits.release()
+            self._commits.give_back()
             raise
         self._equipment.tell(RunEnded(*self._names, in_a_word(ending)))
         return ending
