@@ -9,14 +9,13 @@ outstanding and the ending equal those of a fresh interpreter on the same prefix
 
 A driver's whole part::
 
-    interpreter = Interpreter(body, context, prefix)
     while asked := interpreter.requests():
         for request in asked:
             ...  # perform it, then interpreter.feed(answer)
     interpreter.drop()
 
-When ``stale`` is true, the body has seen a failure that the journal did not keep. The
-driver then builds a new interpreter from the journal and offers it `uncommitted`.
+When ``stale``, the body has seen a failure that the journal did not keep: the driver
+builds a new interpreter from the journal and offers it `uncommitted`.
 """
 
 from __future__ import annotations

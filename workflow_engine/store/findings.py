@@ -154,7 +154,7 @@ class Findings:
 
     def _may_come(self, waits: Any) -> list[ColumnElement[bool]]:
         """What may yet answer the name of a wait of the instance."""
-        c, name = self._c, waits.c.value
+        name = waits.c.value
         t, a, k = (
             self._tables.timers.c,
             self._tables.awakeables.c,
@@ -203,7 +203,7 @@ class Findings:
     @cached_property
     def untold_awakeables(self) -> Select[Any]:
         """Awakeables that were settled, without an entry that says so."""
-        c, a = self._c, self._tables.awakeables.c
+        a = self._tables.awakeables.c
         return (
             self._of_page(a.label, a.status, a.settled_at)
             .join_from(
@@ -218,7 +218,7 @@ class Findings:
     @cached_property
     def untold_children(self) -> Select[Any]:
         """Children that have ended, without an entry of the parent that says so."""
-        c, k = self._c, self._tables.children.c
+        k = self._tables.children.c
         child = self._ledger.table.alias("child")
         return (
             self._of_page(
