@@ -9,7 +9,7 @@ Frozen: the values of `Kind` and `FORMAT` are stored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -74,13 +74,15 @@ class NewAwakeable:
 class NewChild:
     """An entry's other half: an instance is started, or attached to.
 
-    ``result_name`` is the journal name under which its end is delivered.
+    ``result_name`` is the journal name under which its end is delivered. ``differing``
+    names the arguments that are others than these in what an instance was started with.
     """
 
     workflow: str
     id: str
     input: str
     result_name: str
+    differing: Callable[[str], Sequence[str]] = attrs.field(eq=False, repr=False)
     incarnation: str = ""
 
 

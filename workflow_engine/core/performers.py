@@ -132,10 +132,15 @@ def _spawn_child(desk: Desk, branch: Branch, command: waits.SpawnChild[Any]) -> 
     desk.context.codec.check(child.returns)
     desk.use_once(name, branch, "a step")
     if not desk.has_recorded(name):
-        text = command.definition.parameters.encode(
-            desk.context.codec, child.workflow, command.args, command.kwargs
+        parameters, codec = command.definition.parameters, desk.context.codec
+        text = parameters.encode(codec, child.workflow, command.args, command.kwargs)
+        deed = NewChild(
+            child.workflow,
+            child.id,
+            text,
+            CHILD_PREFIX + child.key,
+            lambda started_with: parameters.differing(codec, started_with, text),
         )
-        deed = NewChild(child.workflow, child.id, text, CHILD_PREFIX + child.key)
         _choose_deed(desk, name, "null", deed)
     desk.wait(branch, name)
 

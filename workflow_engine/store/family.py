@@ -145,9 +145,11 @@ class Family(Room):
         itself = child.instance.instance == mine
         if itself or any(link.parent != mine for link in links):
             return record_of(ChildOwned(workflow=deed.workflow, id=deed.id))
-        if child.instance.input != deed.input:
+        differing = deed.differing(child.instance.input or "{}")
+        if differing:
+            names = ", ".join(differing)
             conflict = InputConflict(
-                workflow=deed.workflow, id=deed.id, differing="its arguments"
+                workflow=deed.workflow, id=deed.id, differing=names
             )
             return record_of(conflict)
         return None

@@ -176,7 +176,9 @@ class Outside(Waiting):
             self._journal.supersede(work, row.stream, [position])
             self._reopen(work, row.stream, [wake])
             self._snapshots.drop(work, row.stream)
-            self._instances.fence(work, row)
+            fenced = self._instances.fence(work, row)
+            # A child ends once: what it left is delivered again.
+            self._tell_of_children(work, fenced)
             return Done()
 
 
