@@ -117,7 +117,7 @@ _HOMES: dict[str, str] = {
     "AwakeableCancelled": "errors",
     "AwakeableNotFound": "errors",
     "AwakeableRejected": "errors",
-    "AwakeableStatus": "core.ports",
+    "AwakeableStatus": "core.rows",
     "AwakeableView": "runtime.views",
     "CancelRequested": "errors",
     "Cancelled": "core.outcome",

@@ -15,7 +15,10 @@ from workflow_engine import (
     Step,
     StepFailed,
     WorkflowBody,
+    awakeable,
     restore_seed,
+    sleep,
+    spawn_child,
     workflow,
 )
 
@@ -95,6 +98,30 @@ def patched() -> WorkflowBody[bool]:
     """Says whether its patch is on."""
     decided = yield from Patch("new-tax")
     return decided
+
+
+@workflow
+def expense(amount: int = 7) -> WorkflowBody[int]:
+    """Waits for somebody who knows an id."""
+    approval = yield from awakeable("approval", returns=int)
+    yield Step("send", note, approval.id)
+    approved = yield from approval
+    return approved + amount
+
+
+@workflow
+def snooze(hours: float = 3) -> WorkflowBody[str]:
+    """Sleeps."""
+    yield sleep(hours * 3600 + 59, name="nap")
+    return "rested"
+
+
+@workflow
+def household(child: str) -> WorkflowBody[int]:
+    """Waits for a child."""
+    approval = yield from spawn_child(approve, child)
+    number = yield from approval
+    return number
 
 
 @workflow

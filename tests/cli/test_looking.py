@@ -42,6 +42,7 @@ def test_list_shows_instances_in_the_order_of_their_start(filled: CommandLine) -
         ["suspended", "approve", "north-1", "0"],
         ["failed", "order-fulfilment", "south-2", "4"],
     ]
+    assert rows[3].endswith("a resolve of 'answer'")
     assert rows[-1].endswith(
         "StepFailed: step 'pay' failed: ValueError: no money at all"
     )
@@ -84,7 +85,7 @@ def test_list_knows_only_real_statuses(on_sqlite: CommandLine) -> None:
 def test_an_instance_as_a_document_has_every_fact(filled: CommandLine) -> None:
     found = filled.json("show", "order-fulfilment", "south-1")
     facts = [field.name for field in attrs.fields(Description)]
-    assert list(found) == [*facts, "standing", "advice", "journal"]
+    assert list(found) == [*facts, "standing", "waits", "advice", "journal"]
     (listed,) = filled.json("list", "--status", "completed")["instances"]
     assert list(listed) == facts
     created = datetime.fromisoformat(found["created_at"])
@@ -114,11 +115,15 @@ def test_show_says_why_an_instance_failed_and_what_to_do(filled: CommandLine) ->
 
 
 def test_show_says_what_an_instance_waits_for(filled: CommandLine) -> None:
-    waiting = filled.ok("show", "approve", "north-1").splitlines()
-    assert waiting[0] == (
-        "approve north-1: suspended until something it awaits is resolved"
+    waiting, *facts = filled.ok("show", "approve", "north-1").splitlines()
+    assert waiting.startswith(
+        "approve north-1: waiting for a resolve of 'answer' since "
     )
-    assert "  next        workflow-engine resolve approve north-1 STEP VALUE" in waiting
+    assert facts[:2] == [
+        "  waits for   a resolve of 'answer',",
+        "              deliver it with: "
+        "workflow-engine resolve approve north-1 answer VALUE",
+    ]
     ready = filled.ok("show", "order-fulfilment", "north-1")
     assert ready.startswith("order-fulfilment north-1: waiting for a worker\n")
     assert "  tags        shop=north\n" in ready

@@ -34,6 +34,7 @@ INSTANCE = Description(
     patches=None,
     tags={},
     reason=None,
+    waits_on=(),
     created_at=BEFORE,
     updated_at=BEFORE,
     ended_at=None,
@@ -97,6 +98,32 @@ def test_an_instant_is_told_as_people_say_it(seconds: float, words: str) -> None
             "woken, and waiting for a worker",
         ),
         (
+            {"status": Status.SUSPENDED, "waits_on": ("go",)},
+            "waiting for a resolve of 'go' since "
+            "2029-12-31T22:00:00.000000Z (2 hours ago)",
+        ),
+        (
+            {"status": Status.SUSPENDED, "waits_on": ("sleep:nap",)}
+            | {"wake_after": SOON},
+            "sleeping until 2030-01-01T00:01:30.000000Z (in 1 minute)",
+        ),
+        (
+            {"status": Status.SUSPENDED, "waits_on": ("awk:ok", "sleep:nap")}
+            | {"wake_after": SOON},
+            "waiting for the awakeable 'ok' and 1 other since "
+            "2029-12-31T22:00:00.000000Z (2 hours ago), at the latest until "
+            "2030-01-01T00:01:30.000000Z (in 1 minute)",
+        ),
+        (
+            {"status": Status.SUSPENDED, "waits_on": ("child:ship:a%3A7", "a", "b")},
+            "waiting for the child ship a:7 and 2 others since "
+            "2029-12-31T22:00:00.000000Z (2 hours ago)",
+        ),
+        (
+            {"status": Status.SUSPENDED, "waits_on": ("go",), "wake_after": BEFORE},
+            "woken, and waiting for a worker",
+        ),
+        (
             {"status": Status.BLOCKED, "next_attempt_at": SOON},
             "blocked: the code that last ran it cannot read what is recorded; "
             f"workers look again in 1 minute {AT_SOON}",
@@ -126,6 +153,7 @@ def test_an_instance_stands_in_a_sentence(changes: dict[str, Any], words: str) -
         ({"owner": "host pid 7", "leased_until": SOON}, ["release ship 1"]),
         ({"status": Status.SUSPENDED}, ["resolve ship 1 STEP VALUE"]),
         ({"status": Status.SUSPENDED, "wake_after": SOON}, []),
+        ({"status": Status.SUSPENDED, "waits_on": ("go",)}, []),
         (
             {"status": Status.BLOCKED},
             ["resurrect ship 1", "discard ship 1 POSITION"],

@@ -11,7 +11,7 @@ from workflow_engine.cli.output import (
     print_json,
     shorten,
 )
-from workflow_engine.cli.words import database_now, relative
+from workflow_engine.cli.words import database_now, relative, waits_listed
 from workflow_engine.core.lifecycle import Status
 
 
@@ -81,7 +81,7 @@ def list_instances(
             found.id,
             str(found.position),
             relative(found.updated_at, now),
-            shorten(found.reason or found.owner or ""),
+            shorten(found.reason or found.owner or waits_listed(found.waits_on)),
         )
         for found in page
     ]

@@ -88,9 +88,9 @@ class Where:
 
         return connect.without_password(self._parsed())
 
-    def command(self, *words: str) -> str:
+    def command(self, *words: str, flags: Iterable[str] = ()) -> str:
         """A command line for the same database, to be copied. It has no password."""
-        options: list[str] = []
+        options = [*flags]
         if "url" in self.typed:
             options += ["--url", self.shown()]
         if "schema" in self.typed and self.schema is not None:

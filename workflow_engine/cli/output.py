@@ -62,6 +62,7 @@ def describe_instance(found: Description) -> dict[str, Any]:
         "patches": None if found.patches is None else sorted(found.patches),
         "tags": dict(found.tags),
         "reason": found.reason,
+        "waits_on": list(found.waits_on),
         "created_at": instant(found.created_at),
         "updated_at": instant(found.updated_at),
         "ended_at": instant(found.ended_at),

@@ -18,11 +18,17 @@ _COMMANDS = {
     "list": "listing:list_instances",
     "show": "show:show",
     "journal": "journal:journal",
+    "awakeables": "awakeables:awakeables",
+    "timers": "timers:timers",
     "resolve": "actions:resolve",
+    "signal": "awakeables:signal",
+    "reject": "awakeables:reject",
+    "cancel-awakeable": "awakeables:cancel_awakeable",
     "cancel": "actions:cancel",
     "resurrect": "actions:resurrect",
     "release": "actions:release",
     "discard": "actions:discard",
+    "doctor": "doctor:doctor",
     "db": "db:db",
 }
 """Where each command lives, in the order in which help shows them."""

@@ -22,6 +22,7 @@ from workflow_engine.cli.output import (
     print_json,
 )
 from workflow_engine.cli.report import one_line
+from workflow_engine.cli.waits import Sources, WaitInWords, waits_in_words
 from workflow_engine.cli.words import advice, database_now, relative, standing
 from workflow_engine.core.journal import Kind
 from workflow_engine.core.lifecycle import Status
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from workflow_engine.runtime.views import Description, JournalEntry
 
 RECENT = 10
-"""Journal entries that are shown."""
+"""Journal entries, and waits, that are shown."""
 
 TITLE = 12
 """Columns of what a line is about."""
@@ -49,16 +50,21 @@ def show(name: str, id: str, where: Where, as_json: bool) -> None:
     with where.engine() as engine:
         found = engine.describe(name, id)
         entries = engine.journal(name, id, found.generation)[-RECENT:]
+        sources = Sources.of(engine, found)
     now = database_now(where)
+    waits = waits_in_words(found, sources, now, where)
     if as_json:
         document = describe_instance(found)
         document["standing"] = standing(found, now)
-        document["advice"] = [command for command, _ in advice(found, where)]
+        document["waits"] = [wait.document() for wait in waits]
+        commands = [command for command, _ in advice(found, where)]
+        commands += [wait.command for wait in waits if wait.command]
+        document["advice"] = commands
         document["journal"] = [describe_entry(entry) for entry in entries]
         print_json(document)
         return
     click.echo(f"{found.workflow} {found.id}: {standing(found, now)}")
-    for title, fact in _facts(found, entries, now):
+    for title, fact in (*_waits(waits), *_facts(found, entries, now)):
         click.echo(f"  {title:<{TITLE}}{fact}")
     for command, purpose in advice(found, where):
         click.echo(f"  {'next':<{TITLE}}{command}")
@@ -68,6 +74,18 @@ def show(name: str, id: str, where: Where, as_json: bool) -> None:
             "  journal" if len(entries) == found.position else "  journal, its end"
         )
         print_entries(entries, indent="    ")
+
+
+def _waits(waits: Sequence[WaitInWords]) -> Iterator[tuple[str, str]]:
+    """The first waits, each with what ends it."""
+    for wait in waits[:RECENT]:
+        if wait.command is None:
+            yield "waits for", wait.words
+        else:
+            yield "waits for", f"{wait.words},"
+            yield "", f"{wait.ends_by}: {wait.command}"
+    if len(waits) > RECENT:
+        yield "", f"and {len(waits) - RECENT} more"
 
 
 def _facts(

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from workflow_engine.cli.output import instant
+from workflow_engine.core.identity import (
+    AWAKEABLE_PREFIX,
+    CHILD_PREFIX,
+    SLEEP_PREFIX,
+)
+from workflow_engine.core.ids import parted
 from workflow_engine.core.lifecycle import Status
 
 if TYPE_CHECKING:
@@ -84,15 +91,46 @@ def _running(found: Description, now: datetime) -> str:
 
 
 def _suspended(found: Description, now: datetime) -> str:
-    if found.wake_after is None:
+    due, waits = found.wake_after, found.waits_on
+    if due is not None and due <= now:
+        return "woken, and waiting for a worker"
+    if waits and all(name.startswith(SLEEP_PREFIX) for name in waits) and due:
+        return f"sleeping until {dated(due, now)}"
+    if waits:
+        since = f"waiting for {waits_listed(waits)} since"
+        latest = f", at the latest until {dated(due, now)}" if due else ""
+        return f"{since} {dated(found.updated_at, now)}{latest}"
+    if due is None:
         return "suspended until something it awaits is resolved"
-    if found.wake_after > now:
-        return f"suspended; it wakes {_when(found.wake_after, now)}"
-    return "woken, and waiting for a worker"
+    return f"suspended; it wakes {_when(due, now)}"
+
+
+def waits_listed(names: Sequence[str]) -> str:
+    """What is waited for, in few words however much it is."""
+    if not names:
+        return ""
+    first, others = wait_in_words(names[0]), len(names) - 1
+    if not others:
+        return first
+    return f"{first} and {others} other{'s' if others > 1 else ''}"
+
+
+def wait_in_words(name: str) -> str:
+    """What a name in `Description.waits_on` stands for."""
+    if name.startswith(SLEEP_PREFIX):
+        return f"the sleep {name.removeprefix(SLEEP_PREFIX)!r}"
+    if name.startswith(AWAKEABLE_PREFIX):
+        return f"the awakeable {name.removeprefix(AWAKEABLE_PREFIX)!r}"
+    if name.startswith(CHILD_PREFIX):
+        return f"the child {' '.join(parted(name.removeprefix(CHILD_PREFIX)))}"
+    return f"a resolve of {name!r}"
 
 
 def advice(found: Description, where: Where) -> list[tuple[str, str]]:
-    """Commands that move an instance on, each with what it does."""
+    """Commands that move an instance on, each with what it does.
+
+    Those that end its waits are told with the waits.
+    """
     name = (found.workflow, found.id)
     match found.status:
         case Status.FAILED:
@@ -109,7 +147,7 @@ def advice(found: Description, where: Where) -> list[tuple[str, str]]:
                     "wait again for a wake that cannot be read",
                 ),
             ]
-        case Status.SUSPENDED if found.wake_after is None:
+        case Status.SUSPENDED if found.wake_after is None and not found.waits_on:
             return [
                 (where.command("resolve", *name, "STEP", "VALUE"), "deliver a value")
             ]
@@ -117,6 +155,11 @@ def advice(found: Description, where: Where) -> list[tuple[str, str]]:
             return [(where.command("release", *name), "take it away from its owner")]
         case _:
             return []
+
+
+def dated(at: datetime, now: datetime) -> str:
+    """An instant, and how far it is from now."""
+    return f"{instant(at)} ({relative(at, now)})"
 
 
 def _when(at: datetime | None, now: datetime) -> str | None:
