@@ -38,3 +38,20 @@ def answers_lost(wanted: Callable[[int], bool]) -> Iterator[list[int]]:
         yield lost
     finally:
         event.remove(sqlalchemy.Engine, "commit", lose)
+
+
+@contextmanager
+def failing(part: str, error: Exception) -> Iterator[list[str]]:
+    """Fail the statements that hold a text; the list has those that were tried."""
+    tried: list[str] = []
+
+    def fail(*given: Any) -> None:
+        if part in given[2]:
+            tried.append(given[2])
+            raise error
+
+    event.listen(sqlalchemy.Engine, "before_cursor_execute", fail)
+    try:
+        yield tried
+    finally:
+        event.remove(sqlalchemy.Engine, "before_cursor_execute", fail)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -26,10 +27,13 @@ from workflow_engine import (
     workflow,
 )
 from workflow_engine.errors import StoreUnavailable
-from workflow_engine.runtime.clock import SystemClock
+from workflow_engine.runtime.clock import SystemClock, pause
 from workflow_engine.runtime.points import Point, Points
 
 from .bench import LEASE, Bench, entries, kinds, steps
+
+PATIENCE = 20
+"""Seconds after which something has gone wrong."""
 
 
 class Deaf(Points):
@@ -38,6 +42,17 @@ class Deaf(Points):
     def reach(self, point: Point, subject: str) -> None:
         if point == "before_heartbeat":
             raise StoreUnavailable(problem="no network")
+
+
+class Heart(Points):
+    """Tells of each heartbeat."""
+
+    def __init__(self) -> None:
+        self.beats = threading.Event()
+
+    def reach(self, point: Point, subject: str) -> None:
+        if point == "before_heartbeat":
+            self.beats.set()
 
 
 def two_steps(bench: Bench, during: Any = None) -> Workflow[[], list[str]]:
@@ -115,24 +130,24 @@ def test_before_it_has_run_out_nobody_else_runs(bench: Bench) -> None:
 
 
 def test_a_lease_that_is_renewed_cannot_be_taken(bench: Bench) -> None:
+    heart = Heart()
+
     def outlast() -> None:
-        for _ in range(4):
-            bench.clock.advance(25)
-            until_renewed()
+        first = other.describe(two, "1").leased_until
+        bench.clock.advance(25)
+        if not heart.beats.wait(1):  # it began to wait only after that
+            bench.clock.advance(20)
+            assert heart.beats.wait(PATIENCE)
+        while other.describe(two, "1").leased_until == first:
+            pause(0.01)
+        bench.clock.advance(61 - (bench.clock.now - began).total_seconds())
         with pytest.raises(LeaseHeld):
             other.run(two, "1")
 
-    def until_renewed() -> None:
-        enough = bench.clock.now + timedelta(seconds=59)
-        for _ in range(100_000):
-            until = other.describe(two, "1").leased_until
-            if until is not None and until >= enough:
-                return
-        raise AssertionError("the heartbeat does not come")
-
     two = two_steps(bench, outlast)
     other = bench.engine(two)
-    assert bench.engine(two).run(two, "1") == Completed(["1", "2"])
+    began = bench.clock.now
+    assert bench.engine(two, points=heart).run(two, "1") == Completed(["1", "2"])
 
 
 def test_a_run_whose_lease_has_run_out_starts_no_further_effect(bench: Bench) -> None:

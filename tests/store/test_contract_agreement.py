@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, event, settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -40,7 +40,7 @@ T = TypeVar("T")
 _names = (f"w{number}" for number in itertools.count())
 
 OWNERS = st.sampled_from(["a", "b"])
-IDS = st.sampled_from(["1", "2"])
+IDS = st.sampled_from(["1", "2", "3"])
 NAMES = st.sampled_from(["x", "y", "z", "awk:v"])
 DRAFTS = st.lists(
     st.builds(
@@ -99,7 +99,7 @@ class Agreement(RuleBasedStateMachine):
                 claims.append([answer] if isinstance(answer, Claim) else [])
                 return answer
             # Of what is due since the same moment, any may come first.
-            claims.append(sorted(answer.claims, key=lambda each: each.lease.key))
+            claims.append(sorted(answer.claims, key=lambda each: each.lease.key.id))
             return attrs.evolve(answer, claims=tuple(claims[-1]))
 
         self.both(ask)
@@ -132,7 +132,7 @@ class Agreement(RuleBasedStateMachine):
             batch = store.claim_due(
                 owner, MINUTE, (owner,), [self.workflow], 9, ceiling
             )
-            failed = sorted(batch.failed, key=lambda each: each.key)
+            failed = sorted(batch.failed, key=lambda each: each.key.id)
             return attrs.evolve(batch, failed=tuple(failed), unregistered={})
 
         self.remember(claim)
@@ -174,15 +174,17 @@ class Agreement(RuleBasedStateMachine):
         self, data: st.DataObject, call: Callable[[SqlStore, Lease, int], Any]
     ) -> None:
         """Call with a lease, good as a rule, and with a position, right as a rule."""
-        if not self.leases:
-            return
-        recent = self.leases[:-4:-1]
-        pair = recent[min(data.draw(ODDS), len(recent) - 1)]
-        row = self.stores[0].find(pair.sqlite.key)
-        assert row is not None
-        position = max(0, row.position - data.draw(ODDS))
-        event(f"lease is {'good' if row.lease_owner else 'not good'}")
-        self.both(lambda store, side: call(store, pair.of(side), position))
+        id, odds = data.draw(IDS), data.draw(ODDS)
+        key = self.key(id)
+        row = self.stores[0].find(key)
+        if odds == 0 and (row is None or row.lease_owner is None):
+            self.claim(id, "a", True)
+            row = self.stores[0].find(key)
+        leases = [pair for pair in reversed(self.leases) if pair.sqlite.key == key]
+        if row is not None and leases:
+            pair = leases[min(odds, len(leases) - 1)]
+            position = max(0, row.position - data.draw(ODDS))
+            self.both(lambda store, side: call(store, pair.of(side), position))
 
     @rule(data=st.data(), drafts=DRAFTS, behind=ODDS, conditional=st.booleans())
     def append(
@@ -237,13 +239,15 @@ class Agreement(RuleBasedStateMachine):
             lambda store, lease, position: store.fail(lease, record, position, drafts),
         )
 
-    @rule(data=st.data(), drafts=DRAFTS, blamed=BLAMES)
+    @rule(data=st.data(), drafts=DRAFTS, blamed=BLAMES, kept=st.booleans())
     def fail_and_resurrect(
-        self, data: st.DataObject, drafts: list[Draft], blamed: str | None
+        self, data: st.DataObject, drafts: list[Draft], blamed: str | None, kept: bool
     ) -> None:
         record = json.dumps({"entry": blamed})
 
         def both(store: SqlStore, lease: Lease, position: int) -> object:
+            if kept:
+                keep(store, lease)
             failed = store.fail(lease, record, position, drafts)
             return failed, store.resurrect(lease.key, ())
 
@@ -263,18 +267,25 @@ class Agreement(RuleBasedStateMachine):
             lambda store, lease, position: store.block(lease, "{}", position, SECOND),
         )
 
+    @rule(data=st.data(), kept=st.booleans())
+    def block_and_discard(self, data: st.DataObject, kept: bool) -> None:
+        at = data.draw(ODDS)
+
+        def both(store: SqlStore, lease: Lease, position: int) -> object:
+            if kept:
+                keep(store, lease)
+            blocked = store.block(lease, "{}", position, SECOND)
+            return blocked, store.discard(lease.key, position - at)
+
+        self.with_lease(data, both)
+
     @rule(data=st.data())
     def release(self, data: st.DataObject) -> None:
         self.with_lease(data, lambda store, lease, _: store.release(lease))
 
     @rule(data=st.data())
     def snapshot(self, data: st.DataObject) -> None:
-        def snapshot(store: SqlStore, lease: Lease, _: int) -> Prefix:
-            prefix = store.load(lease.instance, lease.generation, 2)
-            store.snapshot(lease, prefix)
-            return prefix
-
-        self.with_lease(data, snapshot)
+        self.with_lease(data, lambda store, lease, _: keep(store, lease))
 
     # --- from outside ---
 
@@ -312,31 +323,17 @@ class Agreement(RuleBasedStateMachine):
     # --- what is always so ---
 
     @invariant()
-    def rows_and_journals_agree_and_fit_each_other(self) -> None:
-        both = [Contents.of(each, self.workflow) for each in self.databases]
-        assert both[0].rows == both[1].rows
-        assert both[0].entries == both[1].entries
-        for id, status, generation, position, *_ in both[0].rows:
-            for each in range(generation + 1):
-                entries = both[0].entries.get((id, each), [])
-                positions = [entry.position for entry in entries]
-                assert positions == list(range(1, len(entries) + 1))
-                live = [entry.name for entry in entries if entry.live]
-                assert len(set(live)) == len(live)
-            entries = both[0].entries.get((id, generation), [])
-            assert position == len(entries)
-            assert status != "completed" or entries[-1].kind == Kind.COMPLETED
-            assert generation == 0 or entries[0].name == SEED
-
-    @invariant()
-    def rows_say_when_they_are_due(self) -> None:
-        for database in self.databases:
-            for row in Contents.of(database, self.workflow).rows:
-                earliest, due = runnable_at(row, self.clock.now), row[-1]
-                if earliest is None or due is None or earliest > self.clock.now:
-                    assert due == earliest
-                else:
-                    assert due <= self.clock.now
+    def both_hold_the_same_and_it_fits_together(self) -> None:
+        held, other = (Contents.of(each, self.workflow) for each in self.databases)
+        assert held.rows == other.rows
+        assert held.entries == other.entries
+        for row in held.rows:
+            check_journal(row, held.entries)
+            earliest, due = runnable_at(row, self.clock.now), row[-1]
+            if earliest is None or due is None or earliest > self.clock.now:
+                assert due == earliest
+            else:
+                assert due <= self.clock.now
 
     @rule(id=IDS, page_size=st.sampled_from([1, 100]))
     def load(self, id: str, page_size: int) -> None:
@@ -349,7 +346,7 @@ class Agreement(RuleBasedStateMachine):
         assert found == extend(Prefix((), 0, {}), whole, row.position)
 
     def teardown(self) -> None:
-        for id in "12":
+        for id in "123":
             self.load(id, 100)
 
 
@@ -384,6 +381,24 @@ class Contents:
         return cls([tuple(row) for row in rows], found)
 
 
+def check_journal(
+    row: tuple[Any, ...], journals: dict[tuple[str, int], list[Entry]]
+) -> None:
+    """The journals of an instance have no gaps, one live entry a name, and fit it."""
+    id, status, generation, position, *_ = row
+    entries: list[Entry] = []
+    for each in range(generation + 1):
+        entries = journals.get((id, each), [])
+        positions = [entry.position for entry in entries]
+        assert positions == list(range(1, len(entries) + 1))
+        live = [entry.name for entry in entries if entry.live]
+        assert len(set(live)) == len(live)
+    assert position == len(entries)
+    assert generation == 0 or entries[0].name == SEED
+    if Status(status).is_ended:
+        assert entries[-1].kind == status
+
+
 def runnable_at(row: tuple[Any, ...], now: int) -> int | None:
     """When a worker may claim an instance, as the port has it."""
     _, status, _, _, lease_until, next_attempt_at, wake_after, *_ = row
@@ -395,6 +410,13 @@ def runnable_at(row: tuple[Any, ...], now: int) -> int | None:
             return None
         instants.append(wake_after)
     return max(instants)
+
+
+def keep(store: SqlStore, lease: Lease) -> Prefix:
+    """Load the journal of a lease, and keep a snapshot of it."""
+    prefix = store.load(lease.instance, lease.generation, 2)
+    store.snapshot(lease, prefix)
+    return prefix
 
 
 def load(store: SqlStore, key: Key, page_size: int) -> Prefix:
@@ -444,7 +466,7 @@ def test_both_databases_agree(databases: tuple[Database, Database]) -> None:
         Machine,
         settings=settings(
             max_examples=40,
-            stateful_step_count=25,
+            stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),
         ),

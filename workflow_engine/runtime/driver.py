@@ -17,7 +17,14 @@ from workflow_engine.core.context import Context
 from workflow_engine.core.identity import RESERVED_PREFIXES
 from workflow_engine.core.ids import idempotency_key
 from workflow_engine.core.interpreter import Interpreter
-from workflow_engine.core.journal import STEP_KINDS, Draft, Entry, Kind, Prefix
+from workflow_engine.core.journal import (
+    STEP_KINDS,
+    WAKE_KINDS,
+    Draft,
+    Entry,
+    Kind,
+    Prefix,
+)
 from workflow_engine.core.outcome import (
     Cancelled,
     Completed,
@@ -99,6 +106,7 @@ class Driver:
         self._superseded: dict[str, int] = {}
         # A row without a time to wake has no timers either.
         self._sleeps = claim.instance.wake_after is not None
+        self._last_own = 0
         key = claim.lease.key
         self._names = (key.workflow, key.id, claim.lease.generation)
         self._context = Context(*self._names, equipment.codec)
@@ -128,6 +136,9 @@ class Driver:
             prefix = self._commits.load()
             self._entries = list(prefix.entries)
             self._superseded = dict(prefix.superseded)
+            # Deliveries since then are growth too, which no run has looked at.
+            own = (e.position for e in prefix.entries if e.kind not in WAKE_KINDS)
+            self._last_own = max(own, default=0)
             self._equipment.tell(RunStarted(*self._names, len(prefix.entries)))
             ending = self._drive(prefix)
             if ending is not None:
@@ -230,8 +241,9 @@ class Driver:
             self._learn(came)
             self._tell_recorded(request.drafts, came.position)
             policy = self._equipment.options.snapshot_policy
-            if is_due(policy, known, came.position, ended=False):
+            if is_due(policy, self._last_own, came.position, ended=False):
                 self._commits.snapshot(self._prefix(came.position))
+            self._last_own = came.position
         return came
 
     def _arm(self, interpreter: Interpreter, request: requests.ArmWaits) -> Came:

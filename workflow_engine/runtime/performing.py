@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from types import GeneratorType
 from typing import Any
 
@@ -26,7 +29,7 @@ def perform(step: Step[Any], current: CurrentStep, context: Context) -> Outcome:
     try:
         result = step.function(*step.args, **step.kwargs)
         if inspect.iscoroutine(result):
-            result = asyncio.run(result)
+            result = _run_to_its_end(result)
         if isinstance(result, GeneratorType):
             raise ForgottenYieldFrom(
                 workflow=context.workflow,
@@ -41,3 +44,14 @@ def perform(step: Step[Any], current: CurrentStep, context: Context) -> Outcome:
         return Error(capture(error, step))
     finally:
         CURRENT.reset(token)
+
+
+def _run_to_its_end(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run on a loop of its own: in a thread of its own if this one runs a loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    here = copy_context()
+    with ThreadPoolExecutor(1, "workflow-engine-step") as thread:
+        return thread.submit(here.run, asyncio.run, coroutine).result()

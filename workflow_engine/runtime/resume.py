@@ -174,7 +174,10 @@ class Worker:
     # --- claiming ---
 
     def _claim(self, room: int, seen: set[int]) -> Batch | None:
-        """Claim up to ``room``; None when the database is away."""
+        """Claim up to ``room``; None when the database is away.
+
+        An instance whose lease was lost while its step runs here still is for others.
+        """
         equipment, options = self._equipment, self._options
         since = equipment.clock.monotonic()
         try:
@@ -187,7 +190,7 @@ class Worker:
                 equipment.registry.names,
                 room,
                 options.max_takeovers,
-                seen | self._shunned_now(),
+                seen | self._shunned_now() | set(self._running),
             )
         except StoreUnavailable as error:
             logger.warning("nothing was claimed, trying again: %s", error)
