@@ -80,7 +80,7 @@ def test_sql_prints_the_script_and_touches_no_database() -> None:
     assert result.exit_code == 0, result.output
     assert result.stdout == schema.sql(schema="Flow-1", start="0001")
     assert 'ALTER TABLE "Flow-1".wf_instances ADD COLUMN tags' in result.stdout
-    assert "CREATE TABLE" not in result.stdout
+    assert 'CREATE TABLE "Flow-1".wf_instances' not in result.stdout
 
 
 @pytest.mark.parametrize("words", [["upgrade"], ["downgrade"], ["sql"]])

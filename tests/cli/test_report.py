@@ -75,10 +75,7 @@ def test_a_schema_is_named_by_option_or_environment(
     [
         ("mysql://me:s3cret@host/db", "mysql is neither SQLite nor PostgreSQL"),
         ("s3cret", "not a database URL"),
-        (
-            "postgresql://me:s3cret@localhost:port/db",
-            "not a database URL; check its port",
-        ),
+        ("postgresql://me:s3cret@localhost:port/db", "not a database URL"),
         ("postgresql://me:s3cret@localhost:1/db", "the database cannot be reached"),
         ("sqlite:///flows.py", "file is not a database"),
         ("sqlite:////proc/none/a.db", "there is no file"),
