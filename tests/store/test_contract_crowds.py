@@ -8,6 +8,7 @@ from threading import Barrier
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from workflow_engine.core.lifecycle import Status
 from workflow_engine.core.ports import (
@@ -16,6 +17,7 @@ from workflow_engine.core.ports import (
     Lease,
     Resolved,
 )
+from workflow_engine.errors import StoreUnavailable
 from workflow_engine.store.database import Database
 from workflow_engine.store.sql_store import SqlStore
 
@@ -28,6 +30,7 @@ from .actors import (
     lease_on,
     new,
     ok,
+    sql,
 )
 from .sessions import (
     Session,
@@ -209,3 +212,24 @@ def test_a_claim_locks_no_more_rows_than_it_may_take(
     assert len(free) == 17
     taken = [each.lease.instance for each in (*first.claims, *second.claims)]
     assert len(set(taken)) == 6
+
+
+@pytest.mark.postgres
+def test_a_start_of_what_is_being_deleted_may_be_tried_again(
+    servers: tuple[Session, Session],
+) -> None:
+    mine, other = servers
+    mine.store.start(KEY, new())
+    executed: list[int] = []
+
+    def delete_before_second(*_: object) -> None:
+        executed.append(1)
+        if len(executed) == 2:
+            sql(other.database, "DELETE FROM wf_instances")
+
+    event.listen(mine.database.engine, "before_cursor_execute", delete_before_second)
+    with pytest.raises(StoreUnavailable, match="deleted"):
+        mine.store.start(KEY, new())
+    event.remove(mine.database.engine, "before_cursor_execute", delete_before_second)
+    _, created = mine.store.start(KEY, new())
+    assert created

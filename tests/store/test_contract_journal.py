@@ -194,3 +194,13 @@ def test_a_journal_that_its_row_does_not_count_is_refused(
     sql(database, "UPDATE wf_instances SET position = 0")
     with pytest.raises(StoreRefused, match="does not count"):
         store.append(lease, [ok("b")], 0, None)
+
+
+def test_a_row_that_contradicts_itself_is_refused(
+    store: SqlStore, database: Database
+) -> None:
+    lease = lease_on(store)
+    sql(database, "UPDATE wf_instances SET status = 'suspended'")
+    with pytest.raises(StoreRefused, match="contradicts itself"):
+        store.append(lease, [ok("a")], 0, None)
+    assert history(store, lease) == []

@@ -196,6 +196,20 @@ def test_a_snapshot_that_cannot_be_used_is_ignored(
     assert store.load(lease.instance, 0, 100) == prefix
 
 
+def test_a_snapshot_that_is_ahead_of_its_row_is_ignored(
+    store: SqlStore, database: Database
+) -> None:
+    lease = lease_on(store)
+    store.append(lease, [ok("a"), ok("b")], 0, None)
+    prefix = store.load(lease.instance, 0, 100)
+    store.snapshot(lease, prefix)
+    sql(database, "UPDATE wf_instances SET position = 1")
+    sql(database, "UPDATE wf_journal SET payload = '9' WHERE position = 1")
+    assert store.load(lease.instance, 0, 100) == Prefix(
+        (entry(1, ok("a", "9")), entry(2, ok("b"))), 2, {}
+    )
+
+
 def test_a_snapshot_of_other_code_is_replaced(
     store: SqlStore, database: Database
 ) -> None:
