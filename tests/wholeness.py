@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import Row, select
 
+from workflow_engine import Engine, FaultKind
+from workflow_engine.core.durations import to_datetime
 from workflow_engine.core.journal import MARKERS, Kind
 from workflow_engine.core.lifecycle import ENDED, Status
 from workflow_engine.store.database import Database
+from workflow_engine.testing import TestClock
 
 _MARKER_OF = {
     Status.COMPLETED: Kind.COMPLETED,
@@ -29,6 +33,7 @@ def check_whole(url: str) -> None:
         journal = database.tables.journal
         order = (journal.c.instance_id, journal.c.generation, journal.c.position)
         entries = connection.execute(select(journal).order_by(*order)).all()
+    _ask_the_doctor(url, max((row.updated_at for row in instances), default=0))
     streams: dict[tuple[int, int], list[Row[Any]]] = defaultdict(list)
     for entry in entries:
         streams[entry.instance_id, entry.generation].append(entry)
@@ -38,6 +43,14 @@ def check_whole(url: str) -> None:
             is_current = generation == row.generation
             _check_stream(row, streams.pop((row.id, generation), []), is_current)
     assert not streams, f"entries without an instance: {list(streams)}"
+
+
+def _ask_the_doctor(url: str, latest: int) -> None:
+    """See that it finds nothing, at the moment of the latest change."""
+    with Engine(url, clock=TestClock(to_datetime(latest))) as engine:
+        found = engine.doctor(patience=timedelta(days=365))
+    faults = [each for each in found if each.kind is not FaultKind.BLOCKED]
+    assert not faults, faults
 
 
 def _check_row(row: Row[Any]) -> None:

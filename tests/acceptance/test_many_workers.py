@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -79,7 +80,7 @@ def test_workers_that_are_killed_every_second_record_each_step_once(
 ) -> None:
     for number in range(INSTANCES):
         engine.start(ten_steps, str(number), number)
-    began = time.monotonic()
+    began, used = time.monotonic(), sum(os.times()[2:4])
     running = [
         others.start("worker", WORKER, gated=False)
         for _ in range(workers_on(database_url))
@@ -89,7 +90,13 @@ def test_workers_that_are_killed_every_second_record_each_step_once(
     took = time.monotonic() - began
     for process in running:
         process.kill()
-    logger.info("%.1f s, %d killed, %d repeats", took, len(killed), others.repeats())
+    logger.info(
+        "%.1f s, %.1f s of processors, %d killed, %d repeats",
+        took,
+        sum(os.times()[2:4]) - used,
+        len(killed),
+        others.repeats(),
+    )
 
     check_whole(database_url)
     steps = [f"s{number}" for number in range(10)]

@@ -119,3 +119,14 @@ def statements(database: Database) -> Iterator[list[str]]:
 def kinds(entries: list[Entry]) -> list[str]:
     """The kinds of entries, in order."""
     return [each.kind for each in entries]
+
+
+def consistent(store: SqlStore, lease: Lease) -> list[Entry]:
+    """The current journal, and proof that row and journal agree."""
+    row = store.find(lease.key)
+    assert row is not None
+    entries = history(store, lease, row.generation)
+    assert row.position == len(entries)
+    names = [each.name for each in entries if each.live]
+    assert len(set(names)) == len(names)
+    return entries

@@ -8,14 +8,24 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import attrs
 from sqlalchemy import event
 
 from workflow_engine.store.database import Database
+from workflow_engine.store.sql_store import SqlStore
 
 PATIENCE = 30.0
 """Seconds after which something that should have happened has not."""
 
 T = TypeVar("T")
+
+
+@attrs.frozen
+class Session:
+    """A store with connections of its own, as another process has them."""
+
+    database: Database
+    store: SqlStore
 
 
 class Pause:

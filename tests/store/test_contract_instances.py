@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from workflow_engine.core.lifecycle import Status
+from workflow_engine.core.ports import Store
 from workflow_engine.core.rows import Claim, Ended, Held, Instance, Key, Missing
+from workflow_engine.store import schema
 from workflow_engine.store.database import Database
 from workflow_engine.store.sql_store import SqlStore
 
+from ..postgres import Server
 from .actors import (
     KEY,
     MINUTE,
@@ -23,6 +26,35 @@ from .actors import (
     ok,
     statements,
 )
+
+
+def test_the_sql_store_is_a_store(store: SqlStore) -> None:
+    port: Store = store
+    assert port.find(KEY) is None
+
+
+@pytest.mark.postgres
+def test_schemas_of_any_name_do_not_mix_whatever_the_search_path(
+    postgres_url: str, postgres_server: Server, clock: BoundClock
+) -> None:
+    with (
+        Database.open(postgres_url, schema="Flow-1") as one,
+        Database.open(postgres_url, schema='Fl"ow%2') as two,
+    ):
+        name = one.engine.url.database
+        postgres_server.execute(f"ALTER DATABASE {name} SET search_path = ''")
+        for number, database in enumerate((one, two), 1):
+            schema.upgrade(database)
+            store = SqlStore(database, clock)
+            for id in range(number):
+                lease = lease_on(store, Key("order", str(id)))
+                store.append(lease, [ok("a")], 0, None)
+                store.snapshot(lease, store.load(lease.instance, 0, 9))
+                store.append(lease, [ok("b")], 0, None)
+                store.park(lease, (), 2, False)
+                assert store.claim_due("b", MINUTE, (), ["order"], 9, 9).claims == ()
+            assert len(_list(store, prefix="", limit=9)) == number
+
 
 # --- start ---
 

@@ -286,6 +286,15 @@ def test_a_failure_whose_record_blames_nobody_supersedes_nothing(
     assert store.load(lease.instance, 0, 10).entries == (entry(1, failed("a")),)
 
 
+def test_a_row_that_was_failed_by_hand_is_resurrected(
+    store: SqlStore, database: Database
+) -> None:
+    store.release(lease_on(store))
+    sql(database, "UPDATE wf_instances SET status = 'failed', runnable_at = NULL")
+    assert store.resurrect(KEY, None) == Done()
+    assert len(store.claim_due("w", MINUTE, (), ["order"], 9, 9).claims) == 1
+
+
 def test_a_resurrection_drops_the_snapshot(store: SqlStore) -> None:
     lease = lease_on(store)
     store.append(lease, [ok("a"), failed("b")], 0, None)

@@ -101,13 +101,30 @@ class Family(Room):
         self, work: UnitOfWork, row: Locked, drafts: Sequence[Draft]
     ) -> list[Draft]:
         """Start or attach to the children of drafts; the drafts as they came out."""
-        final: list[Draft] = []
-        for draft in drafts:
+        self._lock_children(work, row.instance.instance, drafts)
+        spawned: dict[str | None, list[Draft]] = {}
+        # In one order, too: two parents may be about to start the same children.
+        for draft in sorted(drafts, key=lambda each: each.name or ""):
             if isinstance(draft.deed, NewChild):
-                final += self._spawn(work, row, draft, draft.deed)
-            else:
-                final.append(draft)
-        return final
+                spawned[draft.name] = self._spawn(work, row, draft, draft.deed)
+        return [came for draft in drafts for came in spawned.get(draft.name, [draft])]
+
+    def _lock_children(
+        self, work: UnitOfWork, parent: int, drafts: Sequence[Draft]
+    ) -> None:
+        """Lock the children of drafts, as far as they exist, in order.
+
+        Raises:
+            OutOfOrder: one of them comes before the parent, which is locked already.
+        """
+        deeds = [d.deed for d in drafts if isinstance(d.deed, NewChild | EndChild)]
+        keys = [Key(deed.workflow, deed.id) for deed in deeds]
+        found = [self._instances.find(work, key) for key in keys]
+        numbers = sorted({row.instance.instance for row in found if row is not None})
+        if numbers and numbers[0] < parent and not work.locked_first >= set(numbers):
+            raise OutOfOrder({parent, *numbers})
+        for number in numbers:
+            self._instances.lock_by_id(work, number)
 
     def _spawn(
         self, work: UnitOfWork, parent: Locked, draft: Draft, deed: NewChild
@@ -116,10 +133,6 @@ class Family(Room):
         new = NewInstance(deed.input, deed.incarnation)
         child = self._instances.insert(work, key, new)
         if child is None:
-            found = self._instances.find(work, key)
-            if found is not None and found.instance.instance < parent.instance.instance:
-                # Locked by `_lock_first` already, or else out of order.
-                self._require(found.instance.instance, work)
             child = self._instances.lock(work, key, payloads=True)
             if child is None:
                 raise StoreUnavailable(problem="the child is being deleted")
@@ -131,10 +144,6 @@ class Family(Room):
         if not instance.status.is_ended:
             return [draft]
         return [draft, ending_draft(deed.result_name, instance)]
-
-    def _require(self, instance: int, work: UnitOfWork) -> None:
-        if instance not in work.locked_first:
-            raise OutOfOrder({instance})
 
     def _refuse(
         self, work: UnitOfWork, parent: Locked, child: Locked, deed: NewChild
@@ -171,17 +180,11 @@ class Family(Room):
                 self._end_child(work, row, draft.deed)
 
     def _end_child(self, work: UnitOfWork, parent: Locked, deed: EndChild) -> None:
-        found = self._instances.find(work, Key(deed.workflow, deed.id))
-        if found is None or found.instance.status.is_ended:
-            return
-        number = found.instance.instance
-        if number < parent.instance.instance:
-            self._require(number, work)
-        child = self._instances.lock_by_id(work, number)
+        child = self._instances.lock(work, Key(deed.workflow, deed.id))
         if child is None or child.instance.status.is_ended:
             return
         self._cancel_row(work, child)
-        self._tell_parents(work, number, [parent.instance.instance])
+        self._tell_parents(work, child.instance.instance, [parent.instance.instance])
 
     # --- entries, under the lock of the row ---
 

@@ -1,0 +1,150 @@
+"""What mypy makes of a workflow: exact results, and wrong arguments found."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import workflow_engine
+
+TOUR = """
+from uuid import UUID
+
+from workflow_engine import (
+    Await,
+    Completed,
+    ContinueAsNew,
+    CurrentWorkflow,
+    Engine,
+    FreshOrdinal,
+    Patch,
+    Step,
+    WorkflowBody,
+    restore_seed,
+    workflow,
+)
+
+
+def charge(amount: int, currency: str = "EUR") -> bytes:
+    return b""
+
+
+async def fetch(url: str) -> float:
+    return 1.0
+
+
+def nothing() -> None: ...
+
+
+@workflow
+def order(amount: int, note: str = "") -> WorkflowBody[UUID]:
+    reveal_type((yield from Step("sync", charge, amount)))  # bytes
+    reveal_type((yield from Step("async", fetch, "url")))  # float
+    reveal_type((yield from Step("none", nothing)))  # None
+    reveal_type((yield from Step("r", charge, 1).returns(UUID)))  # UUID
+    reveal_type((yield from Step("x", charge, 1).raises(ValueError)))  # bytes
+    reveal_type((yield from Await("typed", returns=UUID)))  # UUID
+    reveal_type((yield from Await("untyped")))  # Any
+    reveal_type((yield from Patch("p")))  # bool
+    reveal_type((yield from CurrentWorkflow()))  # tuple[str, str]
+    reveal_type((yield from FreshOrdinal("n")))  # int
+    reveal_type((yield from restore_seed(UUID(int=0))))  # UUID
+    yield Step("plain", charge, 1, currency="USD")
+    yield Step("wrong type", charge, "no")  # error
+    yield Step("too many", charge, 1, "EUR", 3)  # error
+    yield Step("missing", charge)  # error
+    yield Step("unknown", charge, 1, colour="red")  # error
+    yield Step("async wrong", fetch, 1)  # error
+    yield 5  # error
+    if amount:
+        yield from ContinueAsNew(1)
+    return UUID(int=0)
+
+
+@workflow(name="renamed")
+def renamed() -> WorkflowBody[int]:
+    yield nothing  # error
+    return "no"  # error
+
+
+with Engine("sqlite:///x.db", workflows=[order, renamed]) as engine:
+    reveal_type(engine.start(order, "1", 5).result())  # UUID
+    reveal_type(engine.start(order, "1").result())  # UUID
+    reveal_type(engine.start("order", "1", 5).result())  # Any
+    reveal_type(engine.starting(delay=1).start(renamed, "1").result())  # int
+    match engine.run(order, "1", 5, note="x"):
+        case Completed(result):
+            reveal_type(result)  # UUID
+    engine.start(order, "1", "no")  # error
+    engine.run(order, "1", 5, colour="red")  # error
+    engine.starting().start(order, "1", "no")  # error
+"""
+
+CONFIG = """
+[mypy]
+strict = True
+follow_imports = silent
+# What it is built on is not what is looked at; leaving it out takes seconds off.
+[mypy-alembic.*,cattrs.*,click.*,psycopg.*,pydantic.*,rich.*,sqlalchemy.*]
+follow_imports = skip
+ignore_missing_imports = True
+"""
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[str]]:
+    """What mypy says of each line of the tour, notes and errors."""
+    folder = tmp_path_factory.mktemp("typing")
+    tour, config = folder / "tour.py", folder / "mypy.ini"
+    tour.write_text(TOUR)
+    root = Path(workflow_engine.__file__).parents[1]
+    here = f"mypy_path = {root}\n" if (root / "setup.cfg").exists() else ""
+    config.write_text(CONFIG.replace("strict = True\n", f"strict = True\n{here}"))
+    # Not in this process, whose limits mypy changes.
+    mypy = [sys.executable, "-m", "mypy", "--config-file", str(config)]
+    mypy += ["--cache-dir", str(folder / "cache"), "--hide-error-codes", str(tour)]
+    ran = subprocess.run(mypy, capture_output=True, text=True, check=False)
+    assert not ran.stderr
+    found: dict[int, list[str]] = {}
+    for line in ran.stdout.splitlines():
+        match = re.match(r".*tour\.py:(\d+): (note|error): (.*)", line)
+        if match is not None:
+            words = "error" if match[2] == "error" else match[3]
+            found.setdefault(int(match[1]), []).append(words)
+    return found
+
+
+def _marked() -> dict[int, str]:
+    """The lines with a comment, and what it says."""
+    lines = enumerate(TOUR.splitlines(), start=1)
+    return {n: line.split("  # ")[1] for n, line in lines if "  # " in line}
+
+
+def test_the_result_of_every_command_has_its_exact_type(
+    said: dict[int, list[str]],
+) -> None:
+    revealed = {
+        number: [re.sub(r"\b(builtins|uuid)\.", "", words) for words in all_words]
+        for number, all_words in said.items()
+    }
+    expected = {
+        number: [f'Revealed type is "{type_}"']
+        for number, type_ in _marked().items()
+        if type_ != "error"
+    }
+    assert {number: revealed.get(number) for number in expected} == expected
+
+
+def test_what_does_not_fit_is_an_error_and_nothing_else_is(
+    said: dict[int, list[str]],
+) -> None:
+    wrong = {number for number, words in said.items() if "error" in words}
+    assert wrong == {number for number, words in _marked().items() if words == "error"}
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert (Path(workflow_engine.__file__).parent / "py.typed").exists()
