@@ -162,8 +162,9 @@ class NotifyEar:
     def open(self) -> Any:
         """Connect and LISTEN."""
         connection = self._database.engine.connect()
-        connection.detach()
+        # Asked for first: a detached connection does not tell its driver's any more.
         self._raw = connection.connection.driver_connection
+        connection.detach()
         self._raw.rollback()
         self._raw.autocommit = True
         self._raw.execute(f'LISTEN "{self._channel}"')
