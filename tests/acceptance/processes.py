@@ -170,6 +170,10 @@ class Processes:
             counter.update(file.read_text().split())
         return counter
 
+    def said(self) -> list[str]:
+        """What all of them have said so far."""
+        return [line for process in self._started for line in list(process.said)]
+
     def dispose(self) -> None:
         """End what still runs."""
         for gate in self._gates:
@@ -218,4 +222,4 @@ def eventually(
     pause = threading.Event()
     while not is_so():
         assert time.monotonic() < deadline, f"not within {patience:g} s: {what}"
-        pause.wait(0.02)
+        pause.wait(0.05)

@@ -223,6 +223,32 @@ def test_a_crash_waits_for_no_commit_of_its_own_success(bench: Bench) -> None:
     assert bench.calls("a") == 1
 
 
+def test_a_run_that_breaks_off_is_left_alone_for_a_while(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody's fault is counted, and the worker does not take it again at once."""
+
+    @workflow
+    def order() -> WorkflowBody[int]:
+        if len(broken) == 1:
+            broken.append(None)
+            raise KeyboardInterrupt
+        return 1
+        yield
+
+    broken = [None]
+    engine = bench.engine(order)
+    engine.start(order, "1")
+    worker = engine.worker()
+    assert worker.run_once().transient_errors == 1
+    assert "the run broke off" in caplog.text
+    seen = engine.describe(order, "1")
+    assert (seen.owner, seen.attempts) == (None, 0)
+    assert worker.run_once().discovered == 0
+    bench.clock.advance(10)
+    assert worker.run_once().completed == 1
+
+
 # --- takeovers ---
 
 

@@ -249,6 +249,28 @@ def test_an_input_that_no_longer_fits_blocks(bench: Bench) -> None:
     assert bench.engine(takes_text).worker().run_once().completed == 1
 
 
+@pytest.mark.parametrize("change", ["fewer", "more"])
+def test_parameters_that_came_or_went_block_until_the_code_is_back(
+    bench: Bench, change: str
+) -> None:
+    @workflow(name="input")
+    def fewer() -> WorkflowBody[None]:
+        yield Await("go")
+
+    @workflow(name="input")
+    def more(given: str, another: int) -> WorkflowBody[None]:
+        yield Await("go")
+
+    bench.engine(takes_text).run(takes_text, "1", "seven")
+    changed = fewer if change == "fewer" else more
+    engine = bench.engine(changed)
+    engine.resolve("input", "1", "go", None)
+    assert engine.worker().run_once().blocked == 1
+    missing = "given" if change == "fewer" else "another"
+    assert missing in (engine.describe("input", "1").reason or "")
+    assert bench.engine(takes_text).run(takes_text, "1") == Completed("seven")
+
+
 def test_a_result_that_no_longer_fits_is_told_to_who_asks(bench: Bench) -> None:
     engine = bench.engine(takes_text)
     engine.start(takes_text, "1", "seven")

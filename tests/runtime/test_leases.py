@@ -150,6 +150,28 @@ def test_a_lease_that_is_renewed_cannot_be_taken(bench: Bench) -> None:
     assert bench.engine(two, points=heart).run(two, "1") == Completed(["1", "2"])
 
 
+def test_a_heartbeat_survives_trouble_of_any_kind(bench: Bench) -> None:
+    class Troubled(Heart):
+        def reach(self, point: Point, subject: str) -> None:
+            super().reach(point, subject)
+            if point == "before_heartbeat" and troubles:
+                raise troubles.pop()
+
+    def outlast() -> None:
+        for _ in range(3):
+            heart.beats.clear()
+            while not heart.beats.wait(0.1):
+                bench.clock.advance(5)
+
+    troubles = [RuntimeError("a bug"), StoreUnavailable(problem="away")]
+    heart = Troubled()
+    two = two_steps(bench, outlast)
+    engine = bench.engine(two, points=heart)
+    engine.start(two, "1")
+    engine.worker(lease=900).run_once()
+    assert not troubles
+
+
 def test_a_run_whose_lease_has_run_out_starts_no_further_effect(bench: Bench) -> None:
     """Nobody took it, and the database would have let it go on; but nobody knows."""
     two = two_steps(bench, lambda: bench.clock.advance(LEASE))

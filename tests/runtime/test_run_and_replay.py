@@ -309,7 +309,9 @@ def test_parking_performs_nothing_that_a_finally_yields(
     assert bench.done == ["clean"]
 
 
-def test_a_body_that_catches_everything_parks_all_the_same(bench: Bench) -> None:
+def test_a_body_that_catches_everything_parks_all_the_same(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     def stubborn() -> WorkflowBody[str]:
         while True:
             try:
@@ -323,8 +325,26 @@ def test_a_body_that_catches_everything_parks_all_the_same(bench: Bench) -> None
 
     engine = bench.engine(sleeper)
     assert engine.run(sleeper, "1") == Suspended(("due",))
+    assert caplog.text.count("its body does not end") == 1
     engine.resolve(sleeper, "1", "due", "x")
     assert engine.run(sleeper, "1") == Completed("x")
+
+
+def test_an_error_in_the_cleanup_of_a_parked_body_is_told_and_changes_nothing(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    @workflow
+    def sleeper() -> WorkflowBody[None]:
+        try:
+            yield Await("due")
+        finally:
+            raise RuntimeError("in cleanup")
+
+    engine = bench.engine(sleeper)
+    assert engine.run(sleeper, "1") == Suspended(("due",))
+    assert "in cleanup" in caplog.text
+    assert "'sleeper'" in caplog.text
+    assert engine.describe(sleeper, "1").status == Status.SUSPENDED
 
 
 def test_the_body_stops_when_its_run_is_over_not_at_garbage_collection(

@@ -65,3 +65,17 @@ def test_an_arm_that_raises_is_a_crash_and_never_thrown_into_the_body(
     engine.start(armed, "2")
     assert engine.worker().run_once().paced == 1
     assert engine.describe(armed, "2").reason == "OSError: again"
+
+
+def test_an_arm_that_exits_is_a_crash_as_well(bench: Bench) -> None:
+    @workflow
+    def armed() -> WorkflowBody[None]:
+        yield Await("n", arm)
+
+    def arm() -> None:
+        raise SystemExit(3)
+
+    engine = bench.engine(armed)
+    engine.start(armed, "1")
+    assert engine.worker().run_once().paced == 1
+    assert engine.describe(armed, "1").reason == "SystemExit: 3"

@@ -265,7 +265,9 @@ class Driver:
             self._equipment.heartbeat.check(self._held)
             try:
                 wait.arm()
-            except Exception as error:  # noqa: BLE001 - the author's function
+            except (KeyboardInterrupt, ProcessDied):
+                raise
+            except BaseException as error:  # noqa: BLE001 - the author's function
                 return requests.ArmFailed(error)
             self._armed.add(wait.name)
         return None

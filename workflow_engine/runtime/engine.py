@@ -103,7 +103,7 @@ class Engine(Doctor):
         self._pid = 0
         self._lock = threading.Lock()
         self._closed = False
-        self._is_view = False
+        self._origin: Engine | None = None
 
     @classmethod
     def from_env(
@@ -143,7 +143,7 @@ class Engine(Doctor):
         view._options = attrs.evolve(self._options, **changes)
         view._equipment = None
         view._lock = threading.Lock()
-        view._is_view = True
+        view._origin = self
         return view
 
     # --- life ---
@@ -167,10 +167,11 @@ class Engine(Doctor):
     def close(self) -> None:
         """Stop the heartbeat and close our connections. May be called twice."""
         self._closed = True
+        if self._origin is not None:
+            return
         if self._equipment is not None and self._pid == os.getpid():
             self._equipment.heartbeat.close()
-        if not self._is_view:
-            self._database.close()
+        self._database.close()
 
     def upgrade_schema(self) -> None:
         """Bring the database's schema to this code's revision.
@@ -196,15 +197,19 @@ class Engine(Doctor):
         from workflow_engine.store import schema
         from workflow_engine.store.sql_store import SqlStore
 
+        codec = Codec(
+            max_bytes=self._options.max_payload_bytes, converter=self._converter
+        )
+        if self._origin is not None:
+            shared = self._origin._equip()
+            return attrs.evolve(shared, codec=codec, options=self._options)
         schema.ensure(self._database)
         store = SqlStore(self._database, self._clock.instant)
         owner = str(Owner.here())
         return Equipment(
             store=store,
             registry=self._registry,
-            codec=Codec(
-                max_bytes=self._options.max_payload_bytes, converter=self._converter
-            ),
+            codec=codec,
             options=self._options,
             clock=self._clock,
             points=self._points,

@@ -20,7 +20,7 @@ import attrs
 
 from workflow_engine.core.ports import Store
 from workflow_engine.core.rows import Key, Lease
-from workflow_engine.errors import LeaseLost, StoreUnavailable, WorkflowError
+from workflow_engine.errors import LeaseLost, StoreUnavailable
 from workflow_engine.runtime.clock import Clock
 from workflow_engine.runtime.points import Points
 
@@ -134,8 +134,8 @@ class Heartbeat:
                 self.beat()
             except StoreUnavailable as error:
                 logger.warning("leases were not renewed, trying again: %s", error)
-            except WorkflowError:
-                logger.exception("leases cannot be renewed")
+            except Exception:
+                logger.exception("leases were not renewed, trying again")
 
     def _pause(self) -> float | None:
         """Seconds to the next renewal; None while no lease is held."""

@@ -54,7 +54,8 @@ class WorkerOptions:
         lease: how long a claim is good without renewal.
         poll: how long to wait before looking again when nothing was found.
         grace: how long a stopping worker waits for steps that are running.
-        shun: how long an instance with an unknown patch is left alone.
+        shun: how long an instance is left alone by this worker when it has an unknown
+            patch, or its run broke off.
     """
 
     concurrency: int
@@ -209,7 +210,9 @@ class Worker:
 
     def _shunned_now(self) -> set[int]:
         now = self._equipment.clock.monotonic()
-        self._shunned = {i: t for i, t in self._shunned.items() if t > now}
+        for instance, until in list(self._shunned.items()):  # runs add to it meanwhile
+            if until <= now:
+                self._shunned.pop(instance, None)
         return set(self._shunned)
 
     def _told(self, batch: Batch, count_unregistered: bool) -> PassSummary:
@@ -260,6 +263,10 @@ class Worker:
         except StoreUnavailable as error:  # the lease runs out by itself
             logger.warning("%r, %r was not released: %s", key.workflow, key.id, error)
 
+    def _leave_alone(self, claim: Claim) -> None:
+        until = self._equipment.clock.monotonic() + self._options.shun / 1e6
+        self._shunned[claim.lease.instance] = until
+
     def _begin(self, claim: Claim) -> None:
         thread = threading.Thread(
             target=self._work,
@@ -301,6 +308,8 @@ class Worker:
             raise
         except BaseException:
             logger.exception("%r, %r: the run broke off", key.workflow, key.id)
+            # Its lease is given back and nothing paces it: else it would be next again.
+            self._leave_alone(claim)
             return PassSummary(transient_errors=1)
         _log(key.workflow, key.id, ending)
         return _count(ending) + PassSummary(advanced=int(moved))
