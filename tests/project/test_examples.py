@@ -20,7 +20,7 @@ from workflow_engine.testing import Crashes, ProcessDied
 from ..distributions import digest, install
 from ..examples import EXAMPLES, environment, load
 
-TESTED = {"audit_packages", "order_fulfilment"}
+TESTED = {"audit_packages", "order_fulfilment", "wait_for_file"}
 
 
 def test_every_example_is_tested_here() -> None:
@@ -356,3 +356,26 @@ def test_an_effect_that_is_repeated_after_a_crash_happens_once(
         ending = engine.run(orders.fulfil, "7")
     assert ending == Completed(orders.Receipt("payment-1", "parcel-2"))
     assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+# --- wait_for_file ---
+
+
+def test_a_file_that_appears_wakes_the_workflow(tmp_path: Path) -> None:
+    file = tmp_path / "inbox" / "report.txt"
+    command = [sys.executable, str(EXAMPLES / "wait_for_file.py"), str(file)]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as waiting:
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline() == f"waiting for {file}\n"
+        waiting.kill()
+    assert file.parent.is_dir()
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as waiting:
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline() == f"waiting for {file}\n"
+        file.write_text("four")
+        assert waiting.stdout.readline() == f"{file} has 4 bytes\n"
+        assert waiting.wait(timeout=30) == 0
