@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -145,6 +146,34 @@ def test_a_failure_that_could_not_be_written_is_written_again_and_counted_once(
     assert bench.done == ["a"]
     assert engine.describe(order, "1").attempts == 1
     assert kinds(engine, order, "1") == ["attempt"]
+
+
+def test_wherever_a_run_is_interrupted_the_next_goes_on_at_once(bench: Bench) -> None:
+    order = two_generations(bench)
+    engine = bench.engine(order)
+    place, interrupted = 0, True
+    while interrupted:
+        place, counted, id, interrupted = place + 1, 0, str(place), False
+
+        def interrupt(_statement: str, _parameters: Any) -> bool:
+            nonlocal counted, interrupted
+            counted += 1
+            if counted == place:  # noqa: B023 - asked before the next round
+                interrupted = True
+                raise KeyboardInterrupt
+            return False
+
+        bench.done.clear()
+        engine.start(order, id)
+        with away(interrupt), suppress(KeyboardInterrupt):
+            assert engine.run(order, id) == Suspended(("word",))
+        # The same process: nobody can see that the run is over but by its lease.
+        assert engine.run(order, id) == Suspended(("word",))
+        assert set(bench.done) == {"a0", "a1"}
+        assert len(bench.done) <= 3
+        assert engine.describe(order, id).attempts == 0
+    assert place > 12
+    check_whole(bench.url)
 
 
 def test_an_interrupted_run_does_not_wait_for_a_database_that_is_away(

@@ -12,6 +12,7 @@ import sqlalchemy
 
 from workflow_engine import (
     Completed,
+    Engine,
     Status,
     Step,
     StoreRefused,
@@ -132,6 +133,29 @@ def test_a_file_that_is_deleted_under_a_run_is_a_clear_error(
     with pytest.raises(StoreRefused, match="deleted or replaced"):
         engine.run(order, "1") if by == "run" else worker.run_once()
     assert bench.done == ["a"]
+
+
+def test_a_step_may_use_the_file_on_a_connection_of_its_own(
+    sqlite_bench: Bench,
+) -> None:
+    bench = sqlite_bench
+    inner = three_steps(bench)
+
+    def work(by: Engine, id: str) -> int:
+        by.start(inner, f"{id}-queued")
+        ending = by.run(inner, id)
+        assert isinstance(ending, Completed)
+        return ending.result + by.worker().run_once().completed
+
+    @workflow(name="outer")
+    def outer() -> WorkflowBody[int]:
+        total = yield from Step("same", work, engine, "1")
+        return total + (yield from Step("other", work, another, "2"))
+
+    engine = bench.engine(outer, inner)
+    another = bench.engine(inner)
+    assert engine.run(outer, "0") == Completed(8)
+    check_whole(bench.url)
 
 
 def test_a_database_in_memory_serves_the_threads_of_a_worker(
