@@ -31,7 +31,7 @@ BUDGETS = {
     "wheel": 420,
     "setup": 100,
 }
-"""Seconds. Bounds with room for a slow machine; an idle one needs well under 20 minutes."""
+"""Seconds, with room for a slow machine; an idle one needs well under 20 minutes."""
 
 
 class StageFailed(Exception):
