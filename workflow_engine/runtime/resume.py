@@ -39,6 +39,9 @@ logger = logging.getLogger("workflow_engine")
 FIRE = 500
 """Timers fired in a pass; more wait for the next."""
 
+LEAST_PAUSE = 10_000
+"""Microseconds between passes: what is due may be locked by somebody else."""
+
 _NOTHING = Batch((), (), {})
 """What is claimed when there is no room."""
 
@@ -170,7 +173,7 @@ class Worker:
         """Seconds to wait for a hint before looking again without one."""
         poll = self._options.poll
         pause = None if batch is None else batch.pause
-        return (poll if pause is None else min(poll, pause)) / 1e6
+        return (poll if pause is None else min(poll, max(pause, LEAST_PAUSE))) / 1e6
 
     # --- claiming ---
 
