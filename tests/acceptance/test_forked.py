@@ -120,7 +120,7 @@ def test_a_child_keeps_its_leases(database_url: str) -> None:
         return True
 
     with Engine(database_url, workflows=[patient]) as engine:
-        worker = engine.worker(lease=0.5)
+        worker = engine.worker(lease=2)
         for id in ("parent", "child"):
             engine.start(patient, id)
         worker.run_once(limit=1)

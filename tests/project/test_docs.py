@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,15 @@ def pages() -> list[object]:
 
 def needs_server(page: Path) -> bool:
     return any(block.directive == "postgres" for block in blocks_of(page))
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """A page may turn our logger down; what runs after it must hear it again."""
+    logger = logging.getLogger("workflow_engine")
+    level = logger.level
+    yield
+    logger.setLevel(level)
 
 
 @pytest.mark.parametrize("page", pages())

@@ -160,8 +160,8 @@ def test_a_heartbeat_survives_trouble_of_any_kind(bench: Bench) -> None:
     def outlast() -> None:
         for _ in range(3):
             heart.beats.clear()
-            while not heart.beats.wait(0.1):
-                bench.clock.advance(5)
+            while not heart.beats.wait(0.05):
+                bench.clock.advance(100)
 
     troubles = [RuntimeError("a bug"), StoreUnavailable(problem="away")]
     heart = Troubled()

@@ -17,7 +17,7 @@ from types import FrameType
 
 import attrs
 
-from workflow_engine.core.outcome import Cancelled, Completed, Failed, Suspended
+from workflow_engine.core.outcome import Cancelled, Failed
 from workflow_engine.core.rows import Batch, Claim
 from workflow_engine.errors import StoreUnavailable
 from workflow_engine.runtime.endings import (
@@ -32,7 +32,7 @@ from workflow_engine.runtime.execution import execute
 from workflow_engine.runtime.owner import is_provably_dead
 from workflow_engine.runtime.persistence import FIRST_PAUSE, LONGEST_PAUSE
 from workflow_engine.runtime.points import ProcessDied
-from workflow_engine.runtime.summary import PassSummary
+from workflow_engine.runtime.summary import PassSummary, count
 
 logger = logging.getLogger("workflow_engine")
 
@@ -315,7 +315,7 @@ class Worker:
             self._leave_alone(claim)
             return PassSummary(transient_errors=1)
         _log(key.workflow, key.id, ending)
-        return _count(ending) + PassSummary(advanced=int(moved))
+        return count(ending) + PassSummary(advanced=int(moved))
 
     def _await_one(self) -> PassSummary:
         """Wait until a run has ended, if there is any."""
@@ -371,24 +371,6 @@ class Worker:
             raise SystemExit(128 + number)
         self.stop()
         logger.info("stopping: steps that are running may end")
-
-
-def _count(ending: RunEnding) -> PassSummary:
-    match ending:
-        case Completed():
-            return PassSummary(completed=1)
-        case Suspended():
-            return PassSummary(still_suspended=1)
-        case Failed():
-            return PassSummary(failed=1)
-        case Blocked():
-            return PassSummary(blocked=1)
-        case Crashed():
-            return PassSummary(paced=1)
-        case Lost():
-            return PassSummary(lease_skipped=1)
-        case _:
-            return PassSummary()
 
 
 def _log(workflow: str, id: str, ending: RunEnding) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import attrs
 
+from workflow_engine.core.outcome import Completed, Failed, Suspended
+from workflow_engine.runtime.endings import Blocked, Crashed, Lost, RunEnding
+
 
 @attrs.frozen
 class PassSummary:
@@ -46,3 +49,22 @@ class PassSummary:
         names = mine.pop("unregistered_names") | theirs.pop("unregistered_names")
         sums = {field: mine[field] + theirs[field] for field in mine}
         return PassSummary(**sums, unregistered_names=names)
+
+
+def count(ending: RunEnding) -> PassSummary:
+    """What one run adds to a summary."""
+    match ending:
+        case Completed():
+            return PassSummary(completed=1)
+        case Suspended():
+            return PassSummary(still_suspended=1)
+        case Failed():
+            return PassSummary(failed=1)
+        case Blocked():
+            return PassSummary(blocked=1)
+        case Crashed():
+            return PassSummary(paced=1)
+        case Lost():
+            return PassSummary(lease_skipped=1)
+        case _:
+            return PassSummary()
