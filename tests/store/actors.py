@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import attrs
 from sqlalchemy import event, text
 
-from workflow_engine.core.journal import Draft, Entry, Kind
+from workflow_engine.core.identity import CHILD_ID_PREFIX, CHILD_PREFIX
+from workflow_engine.core.journal import Draft, EndChild, Entry, Kind, NewChild
 from workflow_engine.core.rows import Claim, Key, Lease, NewInstance
 from workflow_engine.store.database import Database
 from workflow_engine.store.sql_store import SqlStore
@@ -20,6 +21,7 @@ MINUTE = 60 * SECOND
 EPOCH = 1_700_000_000 * SECOND
 
 KEY = Key("order", "1")
+CHILD = Key("child", "c")
 
 
 @attrs.define
@@ -75,6 +77,25 @@ def ok(name: str, payload: str = "1") -> Draft:
 def failed(name: str, payload: str = '{"type":"E"}') -> Draft:
     """A step that raised."""
     return Draft(Kind.STEP_FAILED, name, payload)
+
+
+def spawn(key: Key = CHILD, input: str = "{}") -> Draft:
+    """A parent starts a child, or attaches to it."""
+    joined = f"{key.workflow}:{key.id}"
+
+    def differing(started_with: str) -> Sequence[str]:
+        return () if started_with == input else ("x",)
+
+    deed = NewChild(
+        key.workflow, key.id, input, CHILD_PREFIX + joined, differing, "1" * 32
+    )
+    return Draft(Kind.STEP_OK, CHILD_ID_PREFIX + joined, "null", deed=deed)
+
+
+def end(key: Key = CHILD) -> Draft:
+    """A parent ends a child."""
+    name = f"childcancel:{key.workflow}:{key.id}"
+    return Draft(Kind.STEP_OK, name, "null", deed=EndChild(key.workflow, key.id))
 
 
 def entry(position: int, draft: Draft) -> Entry:

@@ -13,9 +13,7 @@ from typing import Any
 import attrs
 import pytest
 
-from workflow_engine.core.identity import CHILD_ID_PREFIX, CHILD_PREFIX
-from workflow_engine.core.journal import Draft, EndChild, Entry, Kind, NewAwakeable
-from workflow_engine.core.journal import NewChild as Spawn
+from workflow_engine.core.journal import Draft, Entry, Kind, NewAwakeable
 from workflow_engine.core.lifecycle import Status
 from workflow_engine.core.requests import Appended
 from workflow_engine.core.rows import (
@@ -33,21 +31,24 @@ from workflow_engine.store.database import Database
 from workflow_engine.store.sql_store import SqlStore
 
 from .actors import (
+    CHILD,
     KEY,
     MINUTE,
     SECOND,
     BoundClock,
     claim,
+    end,
     history,
     kinds,
     lease_on,
     new,
+    spawn,
     sql,
     statements,
 )
 from .sessions import dies_before, in_thread, paused_after_writing
 
-PARENT, CHILD = Key("parent", "p"), Key("child", "c")
+PARENT = Key("parent", "p")
 NAP = Timer("sleep:nap", delay=10 * SECOND)
 ID = "0123456789abcdef" * 2
 RESOLVED, REJECTED = AwakeableStatus.RESOLVED, AwakeableStatus.REJECTED
@@ -386,24 +387,6 @@ def test_an_awakeable_of_an_instance_that_is_gone_is_missing(
 
 
 # --- children -------------------------------------------------------------------------
-
-
-def spawn(key: Key = CHILD, input: str = "{}") -> Draft:
-    """The draft by which a parent starts a child, or attaches to it."""
-    joined = f"{key.workflow}:{key.id}"
-
-    def differing(started_with: str) -> Sequence[str]:
-        return () if started_with == input else ("x",)
-
-    deed = Spawn(
-        key.workflow, key.id, input, CHILD_PREFIX + joined, differing, "1" * 32
-    )
-    return Draft(Kind.STEP_OK, CHILD_ID_PREFIX + joined, "null", deed=deed)
-
-
-def end(key: Key = CHILD) -> Draft:
-    name = f"childcancel:{key.workflow}:{key.id}"
-    return Draft(Kind.STEP_OK, name, "null", deed=EndChild(key.workflow, key.id))
 
 
 def told(store: SqlStore, lease: Lease) -> list[str]:

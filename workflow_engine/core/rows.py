@@ -202,7 +202,7 @@ class Batch:
         failed: at the ceiling of takeovers; their failed marker was written instead.
         unregistered: runnable instances by name, of names that were not asked for.
         pause: microseconds until something is due, as things stand; None for never.
-            Only looked for when nothing was claimed.
+            Only looked for when less was claimed than there was room for.
     """
 
     claims: tuple[Claim, ...]

@@ -39,6 +39,9 @@ logger = logging.getLogger("workflow_engine")
 FIRE = 500
 """Timers fired in a pass; more wait for the next."""
 
+LEAST_PAUSE = 10_000
+"""Microseconds between passes: what is due may be locked by somebody else."""
+
 _NOTHING = Batch((), (), {})
 """What is claimed when there is no room."""
 

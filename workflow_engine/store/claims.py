@@ -104,9 +104,7 @@ class Claims(Family):
         turn, self._turn = self._turn, self._turn + limit
         candidates = share_out(found, wider, turn)
         if not candidates:
-            with self._read() as work:
-                pause = self._discovery.next_due(work, asked)
-            return Batch((), (), others, pause)
+            return Batch((), (), others, self._pause(asked))
         patch_set = write_patches(patches)
         with self._write() as work:
             locked = self._discovery.lock(work, candidates, limit)
@@ -122,7 +120,12 @@ class Claims(Family):
         claims = tuple(Claim(row.lease(owner), row.instance) for row in taken)
         given_up = (self._give_up(row, owner, max_takeovers) for row in doomed)
         failed = tuple(row for row in given_up if row is not None)
-        return Batch(claims, failed, others)
+        pause = self._pause(asked) if len(claims) < limit else None
+        return Batch(claims, failed, others, pause)
+
+    def _pause(self, names: Collection[str]) -> int | None:
+        with self._read() as work:
+            return self._discovery.next_due(work, names)
 
     def _give_up(
         self, found: Locked, owner: str, max_takeovers: int
