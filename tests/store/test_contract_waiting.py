@@ -260,6 +260,18 @@ def test_an_idle_look_for_timers_is_one_statement(
     assert len(seen) == 1
 
 
+@pytest.mark.parametrize("claimed", [0, 1])
+def test_a_claim_that_leaves_room_says_when_to_look_again(
+    store: SqlStore, claimed: int
+) -> None:
+    park(store, lease_on(store, Key("order", "asleep")), NAP)
+    for number in range(claimed):
+        store.start(Key("order", str(number)), new())
+    batch = store.claim_due("w", MINUTE, (), {"order"}, claimed + 1, 20)
+    assert len(batch.claims) == claimed
+    assert batch.pause == 10 * SECOND
+
+
 def test_two_workers_fire_a_timer_once(
     sessions: tuple[Session, Session], clock: BoundClock
 ) -> None:

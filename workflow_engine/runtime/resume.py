@@ -170,12 +170,7 @@ class Worker:
         self._settled.set()
 
     def _pause_after(self, batch: Batch | None) -> float:
-        """Seconds to wait for a hint before looking again without one.
-
-        After a claim at once: only a look that finds nothing says what is due next.
-        """
-        if batch is not None and batch.claims:
-            return 0.0
+        """Seconds to wait for a hint before looking again without one."""
         poll = self._options.poll
         pause = None if batch is None else batch.pause
         return (poll if pause is None else min(poll, max(pause, LEAST_PAUSE))) / 1e6

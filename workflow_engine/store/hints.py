@@ -17,6 +17,7 @@ import os
 import secrets
 import selectors
 import socket
+import stat
 import tempfile
 import threading
 import zlib
@@ -196,7 +197,7 @@ class SocketEar:
 
     def open(self) -> Any:
         """Bind a socket under a name of its own."""
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_private(self._directory)
         self._path = self._directory / f"{os.getpid()}.{secrets.token_hex(4)}"
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
@@ -239,9 +240,27 @@ def _sockets(database: Database) -> list[Path]:
     if directory is None:
         return []
     try:
-        return list(directory.iterdir())
+        return list(directory.iterdir()) if _is_ours(directory.parent) else []
     except OSError:
         return []
+
+
+def _make_private(directory: Path) -> None:
+    """Make a directory, and the one it is in, for this user alone.
+
+    Raises:
+        PermissionError: somebody else was there first, as may happen in a directory of
+            temporary files.
+    """
+    for each in (directory.parent, directory):
+        each.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_ours(each):
+            raise PermissionError(f"{each} is not a directory of this user")
+
+
+def _is_ours(directory: Path) -> bool:
+    found = directory.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
 
 
 def _send(path: Path) -> None:
