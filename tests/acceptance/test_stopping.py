@@ -33,6 +33,8 @@ def test_a_worker_told_to_stop_finishes_its_step_and_claims_nothing_more(
     worker.expect("entered 1.first")
     entered = time.monotonic()
     terminate(worker)
+    # A start is noticed within milliseconds: let the signal arrive first.
+    eventually(lambda: time.monotonic() > entered + 0.5, "the signal arrives")
     engine.start(one_step, "2", 5)
     # It has a free slot, and looked for work every 20 ms before.
     eventually(
