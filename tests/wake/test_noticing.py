@@ -121,6 +121,32 @@ def test_a_sleep_that_another_process_began_is_over_when_it_is_due(
         assert engine.handle(napping, "1").result(PATIENCE) == "rested"
 
 
+def test_a_sleep_is_over_in_time_while_a_worker_is_busy_with_something_else(
+    bench: Bench,
+) -> None:
+    entered, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        entered.set()
+        assert go_on.wait(2 * PATIENCE), "its end would be noticed, too"
+
+    @workflow
+    def busy() -> WorkflowBody[None]:
+        yield Step("hold", hold)
+
+    engine, elsewhere = bench.engine(busy, napping), bench.engine(busy, napping)
+    elsewhere.run(napping, "1", 30)
+    with working(engine.worker(poll=POLL)):
+        try:
+            # The only hint there is brings the worker to this, and to nothing else.
+            elsewhere.start(busy, "1")
+            assert entered.wait(PATIENCE)
+            bench.clock.advance(30)
+            assert result_of(elsewhere, napping, "1") == "rested"
+        finally:
+            go_on.set()
+
+
 def result_of(engine: Engine, workflow: Workflow[..., str], id: str) -> str:
     """An instance's result, waited for in real time."""
     pause = threading.Event()
