@@ -134,6 +134,8 @@ def wheel(stage: Stage) -> None:
             "-m",
             "pytest",
             "tests/acceptance",
+            "-n2",
+            "--dist=worksteal",
             "--durations=15",
             cwd=copy,
         )

@@ -330,10 +330,14 @@ class Findings:
 
     def _of_page(self, *facts: ColumnElement[Any]) -> Select[Any]:
         c = self._c
-        return self._who(*facts).where(
-            c.status == bindparam("status_is"),
-            c.id > bindparam("after_is"),
-            c.id <= bindparam("last_is"),
+        return (
+            self._who(*facts)
+            .where(
+                c.status == bindparam("status_is"),
+                c.id > bindparam("after_is"),
+                c.id <= bindparam("last_is"),
+            )
+            .order_by(c.id)
         )
 
     @cached_property
