@@ -125,6 +125,25 @@ ROWS: Mapping[str, Rows] = {
         "wf_snapshots": [_SNAPSHOT_0001],
         **_WAITING_0003,
     },
+    "0004": {
+        "wf_instances": [
+            _INSTANCE_0001
+            | {"tags": "{}", "waits_on": '["go"]', "deadline_at": MOMENT + 6}
+        ],
+        "wf_journal": _JOURNAL_0001,
+        "wf_snapshots": [_SNAPSHOT_0001],
+        **_WAITING_0003,
+        "wf_messages": [
+            {
+                "id": 3,
+                "instance_id": 7,
+                "message_key": "m-1",
+                "topic": "word",
+                "payload": '{"n":2}',
+                "sent_at": MOMENT,
+            }
+        ],
+    },
 }
 
 ADDED: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
@@ -132,4 +151,5 @@ ADDED: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "0001": {},
     "0002": {"wf_instances": {"tags": "{}"}},
     "0003": {"wf_instances": {"waits_on": None}},
+    "0004": {"wf_instances": {"deadline_at": None}},
 }

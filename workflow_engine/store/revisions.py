@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-REVISIONS = ("0001", "0002", "0003")
+REVISIONS = ("0001", "0002", "0003", "0004")
 """Every revision, oldest first. Zero-padded, so that they also sort as text."""
 
 HEAD = REVISIONS[-1]

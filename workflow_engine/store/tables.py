@@ -68,6 +68,8 @@ class Tables:
         timers: one row a sleep that is not over.
         awakeables: one row an awakeable, the authority on how it was settled.
         children: one row a child that a generation of a parent has attached to.
+        messages: one row a key that was sent to an instance, and one a message that an
+            ended instance is owed.
         schema_compat: one row that says which code may use this database.
     """
 
@@ -78,6 +80,7 @@ class Tables:
     timers: Table
     awakeables: Table
     children: Table
+    messages: Table
     schema_compat: Table
 
 
@@ -93,6 +96,7 @@ def tables_for(schema: str | None) -> Tables:
         timers=_timers(metadata),
         awakeables=_awakeables(metadata),
         children=_children(metadata),
+        messages=_messages(metadata),
         schema_compat=_schema_compat(metadata),
     )
 
@@ -149,6 +153,8 @@ def _instances(metadata: MetaData) -> Table:
         Column("tags", Text, nullable=False, server_default=text("'{}'")),
         # A JSON list of the step names it was last suspended on, for people to see.
         Column("waits_on", Text),
+        # When it fails, if it has not ended by then.
+        Column("deadline_at", BigInteger),
         UniqueConstraint("workflow_name", "workflow_id"),
         # Discovery asks name by name, so that each has its share of a pass.
         Index(
@@ -163,6 +169,19 @@ def _instances(metadata: MetaData) -> Table:
             "lease_owner",
             sqlite_where=text("lease_owner IS NOT NULL"),
             postgresql_where=text("lease_owner IS NOT NULL"),
+        ),
+        Index(
+            None,
+            "deadline_at",
+            sqlite_where=text("deadline_at IS NOT NULL AND ended_at IS NULL"),
+            postgresql_where=text("deadline_at IS NOT NULL AND ended_at IS NULL"),
+        ),
+        # A collection goes from the one that ended first.
+        Index(
+            None,
+            "ended_at",
+            sqlite_where=text("ended_at IS NOT NULL"),
+            postgresql_where=text("ended_at IS NOT NULL"),
         ),
         Index(None, "status", "id"),
         Index(None, "workflow_name", "id"),
@@ -276,6 +295,23 @@ def _children(metadata: MetaData) -> Table:
         Column("created_at", BigInteger, nullable=False),
         PrimaryKeyConstraint("parent_id", "generation", "step_name"),
         Index(None, "child_id"),
+    )
+
+
+def _messages(metadata: MetaData) -> Table:
+    numbering = [] if metadata.schema is None else [Identity()]
+    return Table(
+        "wf_messages",
+        metadata,
+        Column("id", KEY, *numbering, primary_key=True),
+        Column("instance_id", BigInteger, nullable=False),
+        # Whoever sends the same key again has sent it already, in any generation.
+        Column("message_key", NAME, nullable=False),
+        Column("topic", NAME, nullable=False),
+        # Kept while the instance is owed the message; NULL once its journal has it.
+        Column("payload", Text),
+        Column("sent_at", BigInteger, nullable=False),
+        UniqueConstraint("instance_id", "message_key"),
     )
 
 
