@@ -83,6 +83,19 @@ def test_a_name_that_is_none_is_refused(name: Any) -> None:
         sleep(1, name=name)
 
 
+@pytest.mark.parametrize("name", ["0", "17", "0.1/0", "2.0/0.13/4"])
+def test_a_name_that_a_sleep_without_one_may_get_is_refused(name: str) -> None:
+    with pytest.raises(InvalidName, match="put a word before it"):
+        sleep(1, name=name)
+    with pytest.raises(InvalidName, match="put a word before it"):
+        sleep_until(datetime(2030, 1, 1, tzinfo=UTC), name=name)
+
+
+@pytest.mark.parametrize("name", ["day 0", "0.1", "0/1", "1.", "0.1/", "-1", "\u0661"])
+def test_a_name_with_digits_that_is_no_number_of_a_sleep_is_one(name: str) -> None:
+    assert sleep(1, name=name).name == name
+
+
 def test_a_bad_duration_is_refused_at_the_yield_and_can_be_caught(
     sqlite_bench: Bench,
 ) -> None:

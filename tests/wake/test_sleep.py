@@ -234,7 +234,7 @@ def test_sleeps_are_delivered_in_the_order_in_which_they_fall_due(
         order: list[int] = []
 
         def one(number: int) -> WorkflowBody[None]:
-            yield sleep(number, name=str(number))
+            yield sleep(number, name=f"nap {number}")
             order.append(number)
 
         yield AllOf([one(3), one(1), one(2)])

@@ -8,11 +8,16 @@ wakes nobody.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 
 from workflow_engine.core.durations import instant, microseconds
 from workflow_engine.core.identity import SLEEP_PREFIX, check_name
 from workflow_engine.core.waits import Sleep, StartTimer
+from workflow_engine.errors import InvalidName
+
+_NUMBER = re.compile(r"([0-9]+\.[0-9]+/)*[0-9]+")
+"""What the engine calls a sleep without a name: a path of branches, and a count."""
 
 
 def sleep(duration: timedelta | float, name: str | None = None) -> Sleep:
@@ -20,7 +25,8 @@ def sleep(duration: timedelta | float, name: str | None = None) -> Sleep:
 
     Args:
         name: unique among the sleeps of a generation. Without one the sleep is numbered
-            where it stands; give a name to what may be moved in the code.
+            where it stands; give a name to what may be moved in the code. Such numbers,
+            ``0`` or ``0.1/0``, are no names.
 
     Raises:
         InvalidDuration: NaN, infinite, negative, or longer than a thousand years.
@@ -43,4 +49,10 @@ def _checked(name: str | None) -> str | None:
     if name is not None:
         check_name(name, "sleep name")
         check_name(SLEEP_PREFIX + name, "sleep name")
+        if _NUMBER.fullmatch(name):
+            raise InvalidName(
+                name=repr(name),
+                what="sleep name",
+                problem="sleeps without a name are numbered so; put a word before it",
+            )
     return name
