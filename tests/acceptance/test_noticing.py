@@ -156,6 +156,18 @@ def test_what_came_while_nobody_listened_is_found_when_somebody_does(
         worker.expect("ended 1 completed")
 
 
+@pytest.mark.postgres
+def test_a_worker_told_not_to_listen_holds_no_connection_for_it(
+    postgres_url: str, tmp_path: Path, server: psycopg.Connection
+) -> None:
+    with opened(postgres_url, tmp_path) as (others, engine):
+        worker = started(others, '{"poll": 0.1, "listen": false}')
+        park(engine, worker, "1")
+        engine.resolve(everything, "1", "word", 5)
+        worker.expect("ended 1 completed")
+        assert server.execute(LISTENERS).fetchall() == []
+
+
 # --- sockets beside an SQLite file ----------------------------------------------------
 
 

@@ -103,8 +103,14 @@ def test_its_defaults_are_those_of_the_engine() -> None:
     options = {parameter.name: parameter.default for parameter in worker.params}
     for name in ("concurrency", "max_attempts"):
         assert options[name] == engine[name].default
+    assert options["listen"] is engine["listen"].default is True
     for name in ("lease", "poll", "grace"):
         assert options[name] == engine[name].default.total_seconds()
+
+
+def test_it_can_be_told_not_to_listen() -> None:
+    given = worker.make_context("worker", ["flows.py", "--no-listen"])
+    assert given.params["listen"] is False
 
 
 def test_once_and_drain_exclude_each_other(on_sqlite: CommandLine) -> None:

@@ -185,6 +185,30 @@ def test_a_sleep_begun_beside_a_step_is_over_in_time(bench: Bench) -> None:
         assert handle.result(PATIENCE) == 0
 
 
+def test_a_worker_that_does_not_listen_is_told_by_its_own_process_alone(
+    bench: Bench, engine: Engine
+) -> None:
+    elsewhere = bench.engine(napping, clock=SystemClock())
+    before = set(threading.enumerate())
+    with working(engine.worker(poll=POLL, listen=False)):
+        wait_idle(engine)
+        began = {thread.name for thread in set(threading.enumerate()) - before}
+        assert "workflow-engine-listener" not in began
+        elsewhere.start(napping, "elsewhere", 0)
+        # A pass that this hint begins finds both.
+        assert engine.start(napping, "here", 0).result(PATIENCE) == "rested"
+        assert engine.handle(napping, "elsewhere").result(PATIENCE) == "rested"
+
+
+def test_a_worker_that_does_not_listen_notices_at_its_poll(
+    bench: Bench, engine: Engine
+) -> None:
+    elsewhere = bench.engine(napping, clock=SystemClock())
+    with working(engine.worker(poll=0.05, listen=False)):
+        wait_idle(engine)
+        assert elsewhere.start(napping, "1", 0).result(PATIENCE) == "rested"
+
+
 # --- what it costs --------------------------------------------------------------------
 
 

@@ -70,6 +70,11 @@ _LEVELS = ("debug", "info", "warning", "error")
     show_default=True,
     help="Seconds to wait for running steps when stopped.",
 )
+@click.option(
+    "--listen/--no-listen",
+    default=True,
+    help="Hear at once of what other processes do, or at the next poll.",
+)
 @click.option("--once", is_flag=True, help="Run what can move now, once, and end.")
 @click.option(
     "--drain", is_flag=True, help="Run until nothing moves any more, and end."

@@ -117,10 +117,11 @@ class Store(Examining, Protocol):
     def expire(self, owners: Collection[str]) -> int:
         """End the leases of owners known to be dead, as if their time had run out."""
 
-    def listen(self, heard: Callable[[], None]) -> Listening:
+    def listen(self, heard: Callable[[], None], *, others: bool = True) -> Listening:
         """Call ``heard``, from any thread, when something may have become runnable.
 
-        A hint: it may come without need, late, or never.
+        A hint: it may come without need, late, or never. Without ``others`` it comes
+        from this process alone, and no connection or socket is opened for it.
         """
 
     # --- the journal of a run ---

@@ -323,6 +323,7 @@ class Engine(Doctor):
         lease: timedelta | float = timedelta(seconds=60),
         poll: timedelta | float = timedelta(seconds=1),
         grace: timedelta | float = timedelta(seconds=30),
+        listen: bool = True,
     ) -> Worker:
         """A worker for this engine's workflows.
 
@@ -333,6 +334,8 @@ class Engine(Doctor):
             lease: how long a claim is good without renewal.
             poll: how long to wait before looking again when there was nothing.
             grace: how long a stopping worker waits for running steps.
+            listen: whether it listens for hints of other processes. Without, it notices
+                what they do at its next poll, and what this process does at once.
 
         Raises:
             ValueError: a count below 1, or a duration that is none.
@@ -354,6 +357,7 @@ class Engine(Doctor):
             lease=microseconds(lease, "lease"),
             poll=microseconds(poll, "poll"),
             grace=microseconds(grace, "grace"),
+            listen=listen,
         )
         if options.lease < 1:
             raise ValueError("lease must be longer than nothing")

@@ -59,6 +59,7 @@ class WorkerOptions:
         grace: how long a stopping worker waits for steps that are running.
         shun: how long an instance is left alone by this worker when it has an unknown
             patch, or its run broke off.
+        listen: whether it hears of what other processes do before its next poll.
     """
 
     concurrency: int
@@ -68,6 +69,7 @@ class WorkerOptions:
     poll: int
     grace: int
     shun: int = 10_000_000
+    listen: bool = True
 
 
 class Worker:
@@ -144,7 +146,9 @@ class Worker:
         self._begin_work()
         total = PassSummary()
         pause = FIRST_PAUSE
-        listening = self._equipment.store.listen(self._settled.set)
+        listening = self._equipment.store.listen(
+            self._settled.set, others=self._options.listen
+        )
         with self._signals(), closing(listening):
             while not self._stop.is_set():
                 room = self._options.concurrency - len(self._running)

@@ -148,9 +148,9 @@ class Claims(Family):
 
         return self._in_order(attempt)
 
-    def listen(self, heard: Callable[[], None]) -> Listener:
+    def listen(self, heard: Callable[[], None], *, others: bool = True) -> Listener:
         """See `Store.listen`."""
-        return self.hints.listen(heard)
+        return self.hints.listen(heard, others=others)
 
     # --- many leases ---
 

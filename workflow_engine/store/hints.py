@@ -71,11 +71,15 @@ class Hints:
             for path in _sockets(self._database):
                 _send(path)
 
-    def listen(self, heard: Callable[[], None]) -> Listener:
-        """Call ``heard`` at each hint, from any thread, until closed."""
+    def listen(self, heard: Callable[[], None], *, others: bool = True) -> Listener:
+        """Call ``heard`` at each hint, from any thread, until closed.
+
+        Without ``others`` only at those of this process.
+        """
         with self._lock:
             self._ears.add(heard)
-        return Listener(self._ear(), heard, lambda: self._forget(heard))
+        ear = self._ear() if others else None
+        return Listener(ear, heard, lambda: self._forget(heard))
 
     def _ear(self) -> Ear | None:
         if self._database.dialect == "postgresql":
