@@ -9,8 +9,26 @@ import pytest
 
 from workflow_engine import Engine
 
+from ..wholeness import check_whole
 from . import program
 from .processes import Processes, processes
+
+
+@pytest.fixture(autouse=True)
+def left_whole(request: pytest.FixtureRequest) -> Iterator[None]:
+    """See after each test, when its processes are gone, that its database is whole.
+
+    The doctor is asked, too.
+    """
+    databases = ("database_url", "sqlite_url", "postgres_url")
+    urls = [
+        request.getfixturevalue(name)
+        for name in databases
+        if name in request.fixturenames
+    ]
+    yield
+    for url in urls:
+        check_whole(url)
 
 
 @pytest.fixture

@@ -21,7 +21,6 @@ from workflow_engine import (
 )
 from workflow_engine.runtime.owner import Owner
 
-from ..wholeness import check_whole
 from .processes import eventually
 from .program import WORKFLOWS, two_steps
 from .test_killed import row_of
@@ -64,7 +63,6 @@ def test_an_engine_works_in_parent_and_child_at_the_same_time(
         child = Child(lambda: [engine.run(two_steps, f"c{n}", n) for n in range(10)])
         here = [engine.run(two_steps, f"p{n}", n) for n in range(10)]
         assert child.said() == str(here) == str([Completed(2 * n) for n in range(10)])
-    check_whole(database_url)
 
 
 def owner_in_a_step(url: str) -> Callable[[], str]:

@@ -15,7 +15,6 @@ from workflow_engine.runtime.owner import Owner
 from workflow_engine.store.database import Database
 from workflow_engine.store.now import now_in
 
-from ..wholeness import check_whole
 from .processes import Processes, eventually
 from .program import one_step, two_steps
 
@@ -66,7 +65,6 @@ def test_after_a_kill_the_next_on_this_machine_goes_on_at_once(
         assert engine.worker().run_once().completed == 1
     assert row_of(database_url, "1").ended_at < leased_until
     assert others.count() == {"1.first": 1, "1.second": 2}
-    check_whole(database_url)
 
 
 @pytest.mark.parametrize("by", ["run", "worker"])
@@ -98,7 +96,6 @@ def test_after_a_kill_on_another_machine_the_lease_is_waited_for(
     assert leased_until <= taken_at
     assert all(f"pid {victim.pid} until" in refusal for refusal in refused)
     assert others.count() == {"1.only": 2}
-    check_whole(database_url)
 
 
 SIGN = {
@@ -138,7 +135,6 @@ def test_a_process_stopped_past_its_lease_writes_nothing_when_it_goes_on(
     assert row_of(database_url, "1") == taken
     assert engine.journal(two_steps, "1") == journal
     assert others.count()["1.first"] == (1 if successor_is == "at the same step" else 2)
-    check_whole(database_url)
 
 
 def test_a_process_stopped_past_its_lease_starts_no_step_when_it_goes_on(
@@ -164,4 +160,3 @@ def test_a_process_stopped_past_its_lease_starts_no_step_when_it_goes_on(
     zombie.expect("ended 1 completed")
     assert row_of(database_url, "1").epoch == leased.epoch + 2
     assert others.count() == {"1.first": 1, "1.second": 1}
-    check_whole(database_url)

@@ -16,7 +16,6 @@ from workflow_engine import Engine, Status
 from workflow_engine.core.journal import Kind
 from workflow_engine.store.database import Database
 
-from ..wholeness import check_whole
 from .processes import Process, Processes, eventually
 from .program import one_step, ten_steps
 
@@ -98,7 +97,6 @@ def test_workers_that_are_killed_every_second_record_each_step_once(
         others.repeats(),
     )
 
-    check_whole(database_url)
     steps = [f"s{number}" for number in range(10)]
     expected = [(Kind.STEP_OK, step) for step in steps] + [(Kind.COMPLETED, None)]
     for number in range(INSTANCES):
@@ -125,4 +123,3 @@ def test_workers_that_live_do_every_step_once(
     assert len(list(others.effects.iterdir())) == workers_on(database_url)
     assert others.count().total() == len(others.count()) == INSTANCES
     assert not [line for line in others.said() if "Traceback" in line]
-    check_whole(database_url)

@@ -12,7 +12,6 @@ from sqlalchemy import make_url
 from workflow_engine import Engine
 
 from .. import postgres
-from ..wholeness import check_whole
 from .processes import Process, Processes, eventually, processes
 from .program import WORKFLOWS, ten_steps
 
@@ -63,4 +62,3 @@ def test_a_server_that_drops_everybody_and_lets_nobody_in_costs_time_alone(
     # Every outcome was kept until it could be recorded.
     assert others.count().total() == len(others.count()) == 10 * INSTANCES
     assert not [line for line in others.said() if "Traceback" in line]
-    check_whole(postgres_url)

@@ -9,7 +9,6 @@ import time
 from workflow_engine import Completed, Engine, Status
 from workflow_engine.core.journal import Kind
 
-from ..wholeness import check_whole
 from .processes import Process, Processes, eventually
 from .program import one_step, two_steps
 from .test_killed import row_of
@@ -53,7 +52,6 @@ def test_a_worker_told_to_stop_finishes_its_step_and_claims_nothing_more(
     assert engine.worker().drain().completed == 2
     assert others.count() == {"1.first": 1, "1.second": 1, "2.only": 1}
     assert row_of(database_url, "1").takeovers == 0
-    check_whole(database_url)
 
 
 def test_a_second_signal_ends_a_worker_now_and_another_goes_on(
@@ -121,7 +119,6 @@ def test_a_worker_in_a_thread_runs_without_signal_handlers(
     worker.expect("unchanged True")
     worker.expect("stopped")
     assert worker.wait() == 0
-    check_whole(database_url)
 
 
 def test_a_worker_in_a_thread_of_an_event_loop_runs(
@@ -149,7 +146,6 @@ def test_a_run_that_is_interrupted_gives_its_lease_back(
     assert [entry.kind for entry in engine.journal(two_steps, "1")] == [Kind.STEP_OK]
     assert engine.run(two_steps, "1") == Completed(8)
     assert others.count() == {"1.first": 1, "1.second": 2}
-    check_whole(database_url)
 
 
 def test_ten_restarts_beside_a_long_step_make_no_extra_runs(
