@@ -46,6 +46,7 @@ from workflow_engine.core.requests import (
     Crash,
     Finish,
     Moved,
+    NotBegun,
     Park,
     Perform,
     Performed,
@@ -122,6 +123,10 @@ class Interpreter:
         match answer:
             case Performed(name, outcome):
                 self._performed(name, outcome)
+            case NotBegun(request):
+                self._in_flight.discard(request.name)
+                if self._desk.waits_for(request.name):
+                    self._desk.unsent[request.name] = request.step
             case Appended():
                 self._appended(answer)
             case Moved():
@@ -141,6 +146,11 @@ class Interpreter:
     def cancel_requested(self) -> bool:
         """Whether the last answer said that a cancellation was asked for."""
         return self._cancel_requested
+
+    @property
+    def is_called_off(self) -> bool:
+        """Whether a cancellation is to be delivered: no step is begun before it is."""
+        return self._cancel_requested and not self._cancel_recorded
 
     @property
     def observed(self) -> tuple[object, ...]:
@@ -344,7 +354,7 @@ class Interpreter:
         return True
 
     def _request_cancel(self) -> bool | None:
-        if not self._cancel_requested or self._cancel_recorded:
+        if not self.is_called_off:
             return None
         if self._in_flight:
             return False

@@ -42,6 +42,7 @@ class Event(StrEnum):
     ROTATE = "rotate"
     COMPLETE = "complete"
     FAIL = "fail"
+    REQUEST_CANCEL = "request cancel"
     CANCEL = "cancel"
     RESURRECT = "resurrect"
 
@@ -54,6 +55,8 @@ MOVES: dict[tuple[Status, Event], Status] = {
     (R, Event.APPEND): R,
     # A wake changes when the instance may run, never what it is.
     **{(status, Event.WAKE): status for status in (R, S, B)},
+    # Likewise: what becomes of it is the run's business.
+    **{(status, Event.REQUEST_CANCEL): status for status in (R, S, B)},
     (R, Event.PARK): S,
     (R, Event.CRASH): R,
     (R, Event.BLOCK): B,

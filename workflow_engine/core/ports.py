@@ -252,8 +252,15 @@ class Store(Examining, Protocol):
     def children(self, instance: int, generation: int) -> Sequence[ChildRow]:
         """The children that a generation has attached to, first attached first."""
 
-    def cancel(self, key: Key) -> Instance | Missing:
-        """Write the cancelled marker unless the instance has ended; the row after."""
+    def cancel(
+        self, key: Key, *, cleanup: bool = False, cascade: bool = False
+    ) -> Instance | Missing:
+        """Write the cancelled marker unless the instance has ended; the row after.
+
+        With ``cleanup``, set ``cancel_requested`` instead, and let it be claimed at
+        once unless it is leased or blocked. With ``cascade``, the same for all
+        descendants, in the same transaction, even if the instance itself has ended.
+        """
 
     def resurrect(
         self, key: Key, rerun: Collection[str] | None

@@ -134,6 +134,13 @@ class Performed:
 
 
 @attrs.frozen
+class NotBegun:
+    """A step was left alone, as `Interpreter.is_called_off` when its turn came."""
+
+    request: Perform
+
+
+@attrs.frozen
 class Appended:
     """All entries after the interpreter's last known position, up to ``position``."""
 
@@ -154,4 +161,4 @@ class ArmFailed:
     error: BaseException
 
 
-Answer: TypeAlias = Performed | Appended | Moved | ArmFailed
+Answer: TypeAlias = Performed | NotBegun | Appended | Moved | ArmFailed

@@ -63,6 +63,7 @@ _FINAL = (Cancelled, Completed, ContinuedAsNew, Failed)
 
 _ANSWERS = (
     requests.Performed,
+    requests.NotBegun,
     requests.Appended,
     requests.Moved,
     requests.ArmFailed,
@@ -207,9 +208,11 @@ class Driver:
 
     # --- performers, one a request type ---
 
-    def _perform(self, _: Interpreter, request: requests.Perform) -> Came:
+    def _perform(self, interpreter: Interpreter, request: requests.Perform) -> Came:
         outcome = self._outcomes.pop(request.name, None)
         if outcome is None:
+            if interpreter.is_called_off:
+                return requests.NotBegun(request)
             if self._stop.is_set():
                 return self._commits.release()
             outcome = self._call(request)

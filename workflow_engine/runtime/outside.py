@@ -238,20 +238,35 @@ class Outside:
             raise AwakeableNotFound(id=id)
         return answer
 
-    def cancel(self, workflow: Named, id: str) -> bool:
+    def cancel(
+        self,
+        workflow: Named,
+        id: str,
+        *,
+        cleanup: bool = False,
+        cascade: bool = False,
+    ) -> bool:
         """End an instance now. A step that is running may finish; no more are begun.
 
+        Args:
+            cleanup: do not end it, but ask it to end: `CancelRequested` is thrown into
+                the body where it stands, which may run further steps. A run in progress
+                learns of it at its next commit.
+            cascade: the same for the children, and theirs, in one transaction; also
+                when the instance itself has ended.
+
         Returns:
-            Whether the instance is cancelled; False if it had ended otherwise.
+            Whether the instance is cancelled, or asked to end; False if it had ended
+            otherwise.
 
         Raises:
             InstanceNotFound: there is none.
         """
         key = key_of(workflow, id)
-        answer = self._store.cancel(key)
+        answer = self._store.cancel(key, cleanup=cleanup, cascade=cascade)
         if isinstance(answer, Missing):
             raise InstanceNotFound(workflow=key.workflow, id=key.id)
-        return answer.status == Status.CANCELLED
+        return answer.status == Status.CANCELLED or not answer.status.is_ended
 
     def resurrect(
         self, workflow: Named, id: str, *, rerun: Collection[str] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +16,10 @@ from workflow_engine.store.journal import Stream
 from workflow_engine.store.now import now_in
 from workflow_engine.store.tables import Tables
 from workflow_engine.store.unit_of_work import UnitOfWork
+
+
+_AT_ONCE = 500
+"""Instances asked about in one statement."""
 
 
 @attrs.frozen
@@ -71,6 +76,29 @@ class Children:
     def _links_to(self) -> Select[Any]:
         child = self._c.child_id == bindparam("child_is", type_=BigInteger)
         return select(*self._c).where(child).order_by(self._c.parent_id)
+
+    def descendants(self, work: UnitOfWork, root: int) -> list[int]:
+        """What an instance's generations have attached to, and theirs, parents first."""
+        found, below = [root], [root]
+        while below:
+            rows = self._beyond(work, self._c.parent_id, self._c.child_id, below)
+            below = sorted(rows.difference(found))
+            found += below
+        return found[1:]
+
+    def parents(self, work: UnitOfWork, children: Sequence[int]) -> set[int]:
+        """Who has attached to any of these."""
+        return self._beyond(work, self._c.child_id, self._c.parent_id, children)
+
+    def _beyond(
+        self, work: UnitOfWork, near: Any, far: Any, instances: Sequence[int]
+    ) -> set[int]:
+        found: set[int] = set()
+        for start in range(0, len(instances), _AT_ONCE):
+            some = instances[start : start + _AT_ONCE]
+            rows = work.connection.execute(select(far).where(near.in_(some)))
+            found.update(rows.scalars())
+        return found
 
     def links_of(self, work: UnitOfWork, parent: Stream) -> list[Link]:
         """What a generation has attached to."""

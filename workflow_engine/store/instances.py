@@ -214,12 +214,16 @@ class Instances:
 
     @cached_property
     def _wake(self) -> Update:
+        count = bindparam("count_is", type_=Integer)
+        return self._changing(count, **self._ledger.paced(wake_after=self._woken))
+
+    @property
+    def _woken(self) -> ColumnElement[int]:
+        """When an instance wakes that has something to do: now, if it is suspended."""
         c, now = self._c, self._ledger.now
         earlier = case((c.wake_after < now, c.wake_after), else_=now)
         suspended = c.status == Status.SUSPENDED.value
-        wake_after = case((suspended, earlier), else_=c.wake_after)
-        count = bindparam("count_is", type_=Integer)
-        return self._changing(count, **self._ledger.paced(wake_after=wake_after))
+        return case((suspended, earlier), else_=c.wake_after)
 
     def wake_at(self, work: UnitOfWork, row: Locked, instant: int | None) -> Locked:
         """Say when the first of its timers is due."""
@@ -230,6 +234,23 @@ class Instances:
     def _wake_at(self) -> Update:
         wake_after = bindparam("wake_is", type_=BigInteger)
         return self._changing(0, **self._ledger.paced(wake_after=wake_after))
+
+    def request_cancel(self, work: UnitOfWork, row: Locked) -> Locked:
+        """Set the flag. It may be claimed at once, unless it is leased or blocked."""
+        work.woke = True
+        return self._change(work, self._request_cancel, row)
+
+    @cached_property
+    def _request_cancel(self) -> Update:
+        # Neither a delay nor the pause after a crash is waited for: there is one
+        # request, so it shortens one pause. Who cannot read it gains nothing by haste.
+        blocked = self._c.status == Status.BLOCKED.value
+        changes = self._ledger.paced(
+            wake_after=self._woken,
+            next_attempt_at=case((blocked, self._c.next_attempt_at)),
+            cancel_requested=True,
+        )
+        return self._changing(0, **changes)
 
     def cancel(self, work: UnitOfWork, row: Locked) -> Locked:
         """Add the marker and end the instance, whoever holds its lease."""

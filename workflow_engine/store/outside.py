@@ -11,12 +11,12 @@ from workflow_engine.core.journal import STEP_KINDS, Draft, Entry, Kind
 from workflow_engine.core.lifecycle import MOVES, Event, Status
 from workflow_engine.core.rows import Ambiguous, Done, Instance, Key, Missing, Resolved
 from workflow_engine.errors import EntryNotFound
+from workflow_engine.store.cancellation import Cancellation
 from workflow_engine.store.ledger import Locked
 from workflow_engine.store.unit_of_work import UnitOfWork
-from workflow_engine.store.waiting import Waiting
 
 
-class Outside(Waiting):
+class Outside(Cancellation):
     """The part of the store that needs no lease."""
 
     # --- looking ---
@@ -77,21 +77,6 @@ class Outside(Waiting):
                 return Resolved(False, instance)
             self._insert(work, row.stream, instance.position, absent)
             return Resolved(True, self._instances.wake(work, row).instance)
-
-    def cancel(self, key: Key) -> Instance | Missing:
-        """See `Store.cancel`."""
-        return self._in_order(lambda first: self._cancel(first, key))
-
-    def _cancel(self, first: frozenset[int], key: Key) -> Instance | Missing:
-        with self._write(first) as work:
-            row = self._instances.lock(work, key)
-            if row is None:
-                return Missing()
-            if row.instance.status.is_ended:
-                return row.instance
-            cancelled = self._cancel_row(work, row).instance
-            self._tell_parents(work, cancelled.instance)
-            return cancelled
 
     def force_release(self, key: Key) -> bool | Missing:
         """See `Store.force_release`."""
