@@ -76,6 +76,17 @@ def test_an_instance_that_has_ended_is_not_cancelled(on: CommandLine) -> None:
     assert result.stderr == "order-fulfilment 1 was not cancelled: it is completed\n"
 
 
+def test_an_instance_is_asked_to_end_and_ends_when_it_runs(on: CommandLine) -> None:
+    on("run", "flows:approve", "1")
+    told = on.ok("cancel", "approve", "1", "--cleanup", "--cascade")
+    assert told == "approve 1 is asked to end: woken, and waiting for a worker\n"
+    assert "  cancel      requested\n" in on.ok("show", "approve", "1")
+    assert on.json("cancel", "approve", "1", "--cleanup")["cancelled"] is True
+    assert on("run", "flows:approve", "1").exit_code == 4
+    assert kinds(on, "approve", "1") == ["cancel", "cancelled"]
+    assert "  cancel      requested" not in on.ok("show", "approve", "1")
+
+
 # --- resurrect ------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Self
 
@@ -78,10 +78,12 @@ class Bench:
         *args: Any,
         at: Point,
         of: str | None = None,
+        nth: int = 1,
         **options: Any,
     ) -> None:
         """Run until the process dies at a point; its lease has run out afterwards."""
-        engine = self.engine(workflow, points=Crashes().at(at, of), **options)
+        points = Crashes().at(at, of, nth=nth)
+        engine = self.engine(workflow, points=points, **options)
         with pytest.raises(ProcessDied):
             engine.run(workflow, id, *args)
         self.clock.advance(LEASE)
@@ -126,6 +128,21 @@ class Bench:
             payload=payload if isinstance(payload, str) else json.dumps(payload),
             step=step,
         )
+
+
+class Meanwhile(Points):
+    """Does something once, where a run passes a point."""
+
+    def __init__(self, point: Point, subject: str, act: Callable[[], object]) -> None:
+        self.acted = 0
+        self._where = (point, subject)
+        self._act: Callable[[], object] | None = act
+
+    def reach(self, point: Point, subject: str) -> None:
+        if (point, subject) == self._where and self._act is not None:
+            act, self._act = self._act, None
+            self.acted += 1
+            act()
 
 
 def entries(

@@ -177,3 +177,19 @@ def test_three_levels_that_end_at_once(crowd: Crowd) -> None:
                 ["step_ok", "cancelled"],
             )
             assert f"{below}{number}"
+
+
+def test_a_cascade_against_the_growth_and_the_end_of_its_family(crowd: Crowd) -> None:
+    for number in range(ROUNDS // 2):
+        parent, children = a_family(crowd.store(), number, "a", "b")
+        attach = [spawn(lease.key) for lease in children.values()]
+        crowd.store().append(parent, attach, 0, None)
+        grandchild = [spawn(Key("child", f"c{number}"))]
+        crowd.at_once(
+            lambda store: store.cancel(parent.key, cascade=True),  # noqa: B023
+            lambda store: store.append(children["b"], grandchild, 0, None),  # noqa: B023
+            finish(children["a"]),
+        )
+        keys = [parent.key, children["b"].key, Key("child", f"c{number}")]
+        rows = [crowd.store().find(key) for key in keys]
+        assert {row.status for row in rows if row} == {Status.CANCELLED}

@@ -29,24 +29,9 @@ from workflow_engine import (
     workflow,
 )
 from workflow_engine.core.commands import AllOf
-from workflow_engine.runtime.points import Point, Points
+from workflow_engine.runtime.points import Point
 
-from ..runtime.bench import Bench, kinds
-
-
-class Meanwhile(Points):
-    """Does something once, where a run passes a point."""
-
-    def __init__(self, point: Point, subject: str, act: Callable[[], object]) -> None:
-        self.acted = 0
-        self._where = (point, subject)
-        self._act: Callable[[], object] | None = act
-
-    def reach(self, point: Point, subject: str) -> None:
-        if (point, subject) == self._where and self._act is not None:
-            act, self._act = self._act, None
-            self.acted += 1
-            act()
+from ..runtime.bench import Bench, Meanwhile, kinds
 
 
 @workflow

@@ -20,6 +20,7 @@ from workflow_engine.cli.options import (
 from workflow_engine.cli.output import describe_instance, print_json
 from workflow_engine.cli.report import ERROR
 from workflow_engine.cli.words import database_now, standing
+from workflow_engine.core.lifecycle import Status
 
 
 @click.command()
@@ -71,22 +72,35 @@ def resolve(
 
 @click.command()
 @instance_arguments
+@click.option("--cleanup", is_flag=True, help="Ask it to end, so that it can clean up.")
+@click.option("--cascade", is_flag=True, help="Its children, and theirs, as well.")
 @where_options
 @json_option
 @click.pass_context
-def cancel(ctx: click.Context, name: str, id: str, where: Where, as_json: bool) -> None:
+def cancel(
+    ctx: click.Context,
+    name: str,
+    id: str,
+    cleanup: bool,
+    cascade: bool,
+    where: Where,
+    as_json: bool,
+) -> None:
     """End an instance now.
 
     NAME is the instance's workflow. A step that is running may finish; no more are
     begun. The exit code is 1 if it had ended otherwise.
     """
     with where.engine() as engine:
-        cancelled = engine.cancel(name, id)
+        cancelled = engine.cancel(name, id, cleanup=cleanup, cascade=cascade)
         instance = engine.describe(name, id)
     if as_json:
         print_json({"cancelled": cancelled, **describe_instance(instance)})
-    elif cancelled:
+    elif instance.status is Status.CANCELLED:
         click.echo(f"{name} {id} is cancelled")
+    elif cancelled:
+        stands = standing(instance, database_now(where))
+        click.echo(f"{name} {id} is asked to end: {stands}")
     else:
         click.echo(f"{name} {id} was not cancelled: it is {instance.status}", err=True)
     ctx.exit(0 if cancelled else ERROR)

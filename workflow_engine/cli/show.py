@@ -103,7 +103,7 @@ def _facts(
     yield "started", f"{relative(found.created_at, now)} ({instant(found.created_at)})"
     yield "changed", f"{relative(found.updated_at, now)} ({instant(found.updated_at)})"
     texts = (
-        ("cancel", "requested" if found.cancel_requested else ""),
+        ("cancel", "requested" if found.is_called_off else ""),
         ("generation", str(found.generation or "")),
         ("tags", ", ".join(f"{k}={v}" for k, v in sorted(found.tags.items()))),
         ("patches", ", ".join(sorted(found.patches or ()))),

@@ -5,10 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import GeneratorType
 
+import attrs
+
 from workflow_engine.core.context import Context
 from workflow_engine.core.failure import chain_of
 from workflow_engine.core.journal import Entry
 from workflow_engine.errors import AuthorError, ForgottenYieldFrom, JournalDecodeError
+
+
+@attrs.define
+class Tried:
+    """A failure that was thrown into the body and is not recorded.
+
+    Recorded only if the body goes on, and only if the journal still is at ``position``.
+    """
+
+    name: str
+    payload: str
+    error: BaseException
+    position: int
 
 
 def encode_result(context: Context, value: object) -> str:

@@ -29,7 +29,7 @@ import attrs
 from workflow_engine.core.commands import Command
 from workflow_engine.core.context import Context
 from workflow_engine.core.desk import Desk
-from workflow_engine.core.ends import encode_result, finality, unreadable
+from workflow_engine.core.ends import Tried, encode_result, finality, unreadable
 from workflow_engine.core.identity import CANCEL_REQUESTED
 from workflow_engine.core.journal import Draft, Entry, Kind, Prefix
 from workflow_engine.core.outcome import Error, Outcome, Thrown, Value
@@ -60,19 +60,6 @@ from workflow_engine.errors import (
     CancelRequested,
     EngineError,
 )
-
-
-@attrs.define
-class Tried:
-    """A failure that was thrown into the body and is not recorded.
-
-    Recorded only if the body goes on, and only if the journal still is at ``position``.
-    """
-
-    name: str
-    payload: str
-    error: BaseException
-    position: int
 
 
 class Interpreter:

@@ -35,6 +35,7 @@ class Description:
         attempts: crashes in a row since the last progress.
         takeovers: expired leases in a row since the last progress.
         owner, leased_until: who runs it now, if anybody does.
+        cancel_requested: whether it was asked to end, with its cleanup.
         next_attempt_at: when workers try again after a crash, a block or a delay.
         reason: why it failed, is blocked, or crashed last.
         waits_on: the names it waits for, while it is suspended.
@@ -62,6 +63,11 @@ class Description:
     updated_at: datetime
     ended_at: datetime | None
     stream: str
+
+    @property
+    def is_called_off(self) -> bool:
+        """Whether it was asked to end, with its cleanup, and has not ended yet."""
+        return self.cancel_requested and not self.status.is_ended
 
     @classmethod
     def of(cls, row: Instance) -> Description:

@@ -17,7 +17,6 @@ from workflow_engine.store.now import now_in
 from workflow_engine.store.tables import Tables
 from workflow_engine.store.unit_of_work import UnitOfWork
 
-
 _AT_ONCE = 500
 """Instances asked about in one statement."""
 
@@ -78,7 +77,7 @@ class Children:
         return select(*self._c).where(child).order_by(self._c.parent_id)
 
     def descendants(self, work: UnitOfWork, root: int) -> list[int]:
-        """What an instance's generations have attached to, and theirs, parents first."""
+        """What its generations have attached to, and theirs; parents come first."""
         found, below = [root], [root]
         while below:
             rows = self._beyond(work, self._c.parent_id, self._c.child_id, below)

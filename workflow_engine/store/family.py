@@ -83,14 +83,18 @@ class Family(Room):
             raise OutOfOrder({*early, child})
         for link in links:
             parent = self._instances.lock_by_id(work, link.parent)
-            if parent is not None and _is_current(parent.instance, link):
+            if parent is None or not _is_current(parent.instance, link):
+                continue
+            if _concerns(row.instance, parent.instance):
                 self._add(work, parent, [ending_draft(link.name, row.instance)])
 
     def _tell_of_children(self, work: UnitOfWork, parent: Locked) -> Locked:
         """Deliver to a revived parent the ends it has missed."""
         for link in self._children.links_of(work, parent.stream):
             child = self._instances.find_by_id(work, link.child)
-            if child is not None and child.instance.status.is_ended:
+            if child is None or not child.instance.status.is_ended:
+                continue
+            if _concerns(child.instance, parent.instance):
                 draft = ending_draft(link.name, child.instance)
                 parent = self._add(work, parent, [draft])
         return parent
@@ -233,6 +237,15 @@ def ending_draft(name: str, child: Instance) -> Draft:
         remote_traceback=reason.traceback,
     )
     return Draft(Kind.WAKE_FAILED, name, record_of(failed))
+
+
+def _concerns(child: Instance, parent: Instance) -> bool:
+    """Whether a live parent is told how a child ended.
+
+    One that was asked to end is not told that a child was cancelled, too: it would take
+    that for a failure, and its cleanup would not run.
+    """
+    return not (parent.cancel_requested and child.status is Status.CANCELLED)
 
 
 def _is_current(parent: Instance, link: Link) -> bool:

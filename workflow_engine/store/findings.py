@@ -233,7 +233,15 @@ class Findings:
                     and_(*self._belongs(k.parent_id, k.generation)),
                 ).join(child, child.c.id == k.child_id)
             )
-            .where(child.c.status.in_(_values(ENDED)), ~self._is_recorded(k.step_name))
+            .where(
+                child.c.status.in_(_values(ENDED)),
+                # Who was asked to end is not told that a child was cancelled.
+                ~and_(
+                    self._c.cancel_requested,
+                    child.c.status == Status.CANCELLED.value,
+                ),
+                ~self._is_recorded(k.step_name),
+            )
         )
 
     # --- at large ---
