@@ -6,7 +6,7 @@ from collections import defaultdict
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Row, select
+from sqlalchemy import Connection, Row, select
 
 from workflow_engine import Engine, FaultKind
 from workflow_engine.core.durations import to_datetime
@@ -33,6 +33,7 @@ def check_whole(url: str) -> None:
         journal = database.tables.journal
         order = (journal.c.instance_id, journal.c.generation, journal.c.position)
         entries = connection.execute(select(journal).order_by(*order)).all()
+        _check_owners(database, connection, {row.id for row in instances})
     _ask_the_doctor(url, max((row.updated_at for row in instances), default=0))
     streams: dict[tuple[int, int], list[Row[Any]]] = defaultdict(list)
     for entry in entries:
@@ -43,6 +44,17 @@ def check_whole(url: str) -> None:
             is_current = generation == row.generation
             _check_stream(row, streams.pop((row.id, generation), []), is_current)
     assert not streams, f"entries without an instance: {list(streams)}"
+
+
+def _check_owners(
+    database: Database, connection: Connection, instances: set[int]
+) -> None:
+    """See that nothing is left of an instance that is not there."""
+    for table in database.tables.metadata.sorted_tables:
+        for column in table.c:
+            if column.name in ("instance_id", "parent_id", "child_id"):
+                owners = set(connection.execute(select(column)).scalars())
+                assert owners <= instances, f"{column} names {owners - instances}"
 
 
 def _ask_the_doctor(url: str, latest: int) -> None:

@@ -12,6 +12,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from workflow_engine.core.collecting import Collectable as Collectable
     from workflow_engine.core.commands import Await as Await
     from workflow_engine.core.commands import Command as Command
     from workflow_engine.core.commands import ContinueAsNew as ContinueAsNew
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     from workflow_engine.errors import WorkflowCancelled as WorkflowCancelled
     from workflow_engine.errors import WorkflowError as WorkflowError
     from workflow_engine.errors import WorkflowFailed as WorkflowFailed
+    from workflow_engine.runtime.collector import Collected as Collected
     from workflow_engine.runtime.current import CurrentStep as CurrentStep
     from workflow_engine.runtime.current import current_step as current_step
     from workflow_engine.runtime.doctor import Finding as Finding
@@ -126,6 +128,8 @@ _HOMES: dict[str, str] = {
     "ChildFailed": "errors",
     "ChildOwned": "errors",
     "ChildView": "runtime.views",
+    "Collectable": "core.collecting",
+    "Collected": "runtime.collector",
     "Command": "core.commands",
     "Completed": "core.outcome",
     "ContinueAsNew": "core.commands",
@@ -225,6 +229,8 @@ __all__ = [
     "ChildFailed",
     "ChildOwned",
     "ChildView",
+    "Collectable",
+    "Collected",
     "Command",
     "Completed",
     "ContinueAsNew",

@@ -122,6 +122,10 @@ def wait(engine: Engine, definition: Definition, id: str) -> None:
     clock.advance(timedelta(hours=1))
 
 
+def collect(engine: Engine, definition: Definition, id: str) -> None:
+    engine.gc(timedelta(minutes=1))
+
+
 def break_it(engine: Engine, definition: Definition, id: str) -> None:
     global is_broken
     is_broken = True
@@ -148,6 +152,7 @@ class Case:
 
 
 PARKED = (start, work)
+OLD = (*PARKED, resolve, work, work, wait)
 BLOCKED = (*PARKED, resolve_with_text, work)
 CASES = [
     Case("start", rotating, (), start, 2),
@@ -162,6 +167,7 @@ CASES = [
     Case("block", rotating, (*PARKED, resolve_with_text), work, 6),
     Case("discard", rotating, BLOCKED, discard, 5),
     Case("cancel", rotating, PARKED, cancel, 4, (Status.COMPLETED, Status.CANCELLED)),
+    Case("collect", rotating, OLD, collect, 12),
 ]
 
 

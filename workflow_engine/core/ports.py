@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
+from workflow_engine.core.collecting import Collecting
 from workflow_engine.core.faults import Examining
 from workflow_engine.core.journal import Draft, Entry, Prefix
 from workflow_engine.core.lifecycle import Status
@@ -58,7 +59,7 @@ class Listening(Protocol):
         """Hear no more."""
 
 
-class Store(Examining, Protocol):
+class Store(Examining, Collecting, Protocol):
     """The store of one database (and, on PostgreSQL, one schema)."""
 
     # --- starting and owning ---

@@ -24,6 +24,7 @@ from workflow_engine.errors import (
     StoreRefused,
 )
 from workflow_engine.runtime.clock import Clock, SystemClock
+from workflow_engine.runtime.collector import Collector
 from workflow_engine.runtime.direct import DirectRun
 from workflow_engine.runtime.doctor import Doctor
 from workflow_engine.runtime.equipment import Equipment
@@ -55,7 +56,7 @@ URL_VARIABLE = "WORKFLOW_ENGINE_URL"
 SCHEMA_VARIABLE = "WORKFLOW_ENGINE_SCHEMA"
 
 
-class Engine(Doctor):
+class Engine(Collector, Doctor):
     """Runs workflows on a database. A context manager; safe to share between threads.
 
     A fresh SQLite file is created and an older one upgraded. PostgreSQL is only

@@ -38,14 +38,14 @@ class Claims(Family):
     def start(self, key: Key, new: NewInstance) -> tuple[Instance, bool]:
         """See `Store.start`."""
         with self._write() as work:
-            created = self._instances.insert(work, key, new)
-            if created is not None:
-                return created.instance, True
-            present = self._instances.find(work, key, payloads=True)
-        if present is None:
-            # It was there, and was deleted since.
-            raise StoreUnavailable(problem="the instance is being deleted")
-        return present.instance, False
+            while True:
+                created = self._instances.insert(work, key, new)
+                if created is not None:
+                    return created.instance, True
+                present = self._instances.find(work, key, payloads=True)
+                if present is not None:
+                    return present.instance, False
+                # It was there, and was collected since.
 
     def claim(
         self,
@@ -68,6 +68,8 @@ class Claims(Family):
             if claimed is None:
                 found = self._instances.lock(work, key, payloads=True)
                 if found is None:
+                    if new is not None:  # it was there, and was collected since
+                        raise StoreUnavailable(problem="the instance was deleted")
                     return Missing()
                 if found.instance.status.is_ended:
                     return Ended(found.instance)
