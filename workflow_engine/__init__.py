@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from workflow_engine.core.collecting import Collectable as Collectable
-    from workflow_engine.core.commands import Await as Await
     from workflow_engine.core.commands import Command as Command
     from workflow_engine.core.commands import ContinueAsNew as ContinueAsNew
     from workflow_engine.core.commands import CurrentGeneration as CurrentGeneration
@@ -35,8 +34,11 @@ if TYPE_CHECKING:
     from workflow_engine.core.snapshots import Every as Every
     from workflow_engine.core.snapshots import Never as Never
     from workflow_engine.core.snapshots import OnTerminal as OnTerminal
+    from workflow_engine.core.waits import Await as Await
     from workflow_engine.core.waits import Awakeable as Awakeable
     from workflow_engine.core.waits import Child as Child
+    from workflow_engine.core.waits import Receive as Receive
+    from workflow_engine.core.waits import Send as Send
     from workflow_engine.errors import AuthorError as AuthorError
     from workflow_engine.errors import AwakeableCancelled as AwakeableCancelled
     from workflow_engine.errors import AwakeableNotFound as AwakeableNotFound
@@ -82,6 +84,7 @@ if TYPE_CHECKING:
     from workflow_engine.errors import UnresolvedAnnotation as UnresolvedAnnotation
     from workflow_engine.errors import UnsupportedType as UnsupportedType
     from workflow_engine.errors import WaitsForItself as WaitsForItself
+    from workflow_engine.errors import WaitTimeout as WaitTimeout
     from workflow_engine.errors import WakeFailed as WakeFailed
     from workflow_engine.errors import WorkflowCancelled as WorkflowCancelled
     from workflow_engine.errors import WorkflowError as WorkflowError
@@ -109,12 +112,13 @@ if TYPE_CHECKING:
     from workflow_engine.wake.awakeable import awakeable as awakeable
     from workflow_engine.wake.child import cancel_child as cancel_child
     from workflow_engine.wake.child import spawn_child as spawn_child
+    from workflow_engine.wake.message import receive as receive
     from workflow_engine.wake.sleep import sleep as sleep
     from workflow_engine.wake.sleep import sleep_until as sleep_until
 
 _HOMES: dict[str, str] = {
     "AuthorError": "errors",
-    "Await": "core.commands",
+    "Await": "core.waits",
     "Awakeable": "core.waits",
     "AwakeableCancelled": "errors",
     "AwakeableNotFound": "errors",
@@ -175,12 +179,14 @@ _HOMES: dict[str, str] = {
     "Page": "runtime.views",
     "PassSummary": "runtime.summary",
     "Patch": "core.commands",
+    "Receive": "core.waits",
     "RequestError": "errors",
     "ResultTimeout": "errors",
     "ResurrectAmbiguous": "errors",
     "RunOptions": "runtime.options",
     "SchemaOutOfDate": "errors",
     "SchemaTooNew": "errors",
+    "Send": "core.waits",
     "Status": "core.lifecycle",
     "Step": "core.commands",
     "StepDecodeError": "errors",
@@ -193,6 +199,7 @@ _HOMES: dict[str, str] = {
     "UnknownWorkflow": "errors",
     "UnresolvedAnnotation": "errors",
     "UnsupportedType": "errors",
+    "WaitTimeout": "errors",
     "WaitsForItself": "errors",
     "WakeFailed": "errors",
     "Worker": "runtime.resume",
@@ -205,6 +212,7 @@ _HOMES: dict[str, str] = {
     "cancel_child": "wake.child",
     "current_step": "runtime.current",
     "exclude_workflow_tables": "store.schema",
+    "receive": "wake.message",
     "restore_seed": "core.commands",
     "sleep": "wake.sleep",
     "sleep_until": "wake.sleep",
@@ -276,12 +284,14 @@ __all__ = [
     "Page",
     "PassSummary",
     "Patch",
+    "Receive",
     "RequestError",
     "ResultTimeout",
     "ResurrectAmbiguous",
     "RunOptions",
     "SchemaOutOfDate",
     "SchemaTooNew",
+    "Send",
     "Status",
     "Step",
     "StepDecodeError",
@@ -294,6 +304,7 @@ __all__ = [
     "UnknownWorkflow",
     "UnresolvedAnnotation",
     "UnsupportedType",
+    "WaitTimeout",
     "WaitsForItself",
     "WakeFailed",
     "Worker",
@@ -306,6 +317,7 @@ __all__ = [
     "cancel_child",
     "current_step",
     "exclude_workflow_tables",
+    "receive",
     "restore_seed",
     "sleep",
     "sleep_until",

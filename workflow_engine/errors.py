@@ -4,8 +4,8 @@
 
     WorkflowError
     ├── AuthorError                 a mistake in a workflow's code; never retried
-    │   ├── NotAWorkflow            (TypeError) @workflow on something that is not a
-    generator │   ├── DuplicateWorkflow       two bodies under one name
+    │   ├── NotAWorkflow            (TypeError) @workflow on what is no generator
+    │   ├── DuplicateWorkflow       two bodies under one name
     │   ├── NotACommand             (TypeError) a body yielded something else
     │   ├── ForgottenYieldFrom      (TypeError) a generator where a value belongs
     │   ├── InvalidName             (ValueError) a name or id that cannot be one
@@ -38,6 +38,7 @@
     │   ├── AwakeableCancelled      somebody cancelled the awakeable
     │   ├── ChildFailed             the child failed
     │   └── ChildCancelled          the child was cancelled
+    ├── WaitTimeout                 (TimeoutError) thrown into a body: no more time
     ├── ChildOwned                  thrown into a body: another workflow spawned it
     ├── StepFailed                  thrown into a body: the step it waits for failed
     └── EngineError                 trouble of the engine or its database
@@ -424,6 +425,16 @@ class ChildCancelled(WakeFailed):
 
     workflow: str
     id: str
+
+
+class WaitTimeout(WorkflowError, TimeoutError):
+    """workflow {workflow!r} waited in vain for {wait!r}: the time for it is up
+
+    What comes later answers a later wait for the same thing.
+    """
+
+    workflow: str
+    wait: str
 
 
 class ChildOwned(WorkflowError):

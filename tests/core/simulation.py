@@ -19,7 +19,6 @@ from workflow_engine.core.codec import Codec
 from workflow_engine.core.commands import (
     AllOf,
     AnyOf,
-    Await,
     Chosen,
     FreshOrdinal,
     Patch,
@@ -30,13 +29,18 @@ from workflow_engine.core.failure import Reason, capture
 from workflow_engine.core.interpreter import Interpreter
 from workflow_engine.core.journal import Draft, Entry, Kind, Prefix
 from workflow_engine.core.outcome import Error, Outcome, Value
-from workflow_engine.errors import CancelRequested, StepFailed
+from workflow_engine.core.topics import message_name, topic_name
+from workflow_engine.core.waits import Await, Send, StartTimer, Timed
+from workflow_engine.errors import CancelRequested, StepFailed, WaitTimeout
+from workflow_engine.wake.message import receive
 
 Program = list[Any]
 Log = list[tuple[str, ...]]
 
 ALWAYS = 99
 """A step that fails this often never succeeds."""
+
+TOPICS = ("red", "blue:")
 
 CODEC = Codec()
 
@@ -51,6 +55,9 @@ def leaves() -> st.SearchStrategy[Any]:
         st.tuples(st.just("step"), st.just(0), st.just("raise")),
         st.tuples(st.just("step"), st.sampled_from([1, 2, ALWAYS]), reactions),
         st.tuples(st.just("await")),
+        st.tuples(st.just("timed")),
+        st.tuples(st.just("receive"), st.sampled_from(TOPICS), st.booleans()),
+        st.tuples(st.just("send")),
         st.tuples(st.just("again")),
         st.tuples(st.just("ordinal")),
         st.tuples(st.just("patch"), st.sampled_from(["new", "old"])),
@@ -74,7 +81,7 @@ def programs() -> st.SearchStrategy[Program]:
 def races(program: Program) -> bool:
     """Whether its result may depend on which branch is faster."""
     for node in program:
-        if node[0] == "any" or (node[0] == "step" and node[1]):
+        if node[0] in ("any", "timed", "receive") or (node[0] == "step" and node[1]):
             return True
         if node[0] == "guard" and races(node[1]):
             return True
@@ -89,19 +96,15 @@ def play(program: Program, path: str, log: Log) -> Generator[Any, Any, str]:
     for index, node in enumerate(program):
         name = f"{path}.{index}"
         match node[0]:
-            case "step":
-                yield from _step(node, name, log)
             case "await":
                 awaited = name
                 log.append((name, repr((yield Await(name)))))
             case "again" if awaited is not None:
                 log.append((name, repr((yield Await(awaited)))))
             case "all" | "any":
-                parts = [play(p, f"{name}.{i}", log) for i, p in enumerate(node[1])]
-                compound = {"all": AllOf, "any": AnyOf}[node[0]]
-                log.append((name, repr((yield compound(parts)))))
-            case "guard":
-                yield from _guard(node[1], name, log)
+                log.append((name, repr((yield _compound(node, name, log)))))
+            case part if part in PARTS:
+                yield from PARTS[part](node, name, log)
             case simple if simple in SIMPLE:
                 log.append((name, repr((yield SIMPLE[simple](name, node)))))
     log.append((path, "returns"))
@@ -112,7 +115,23 @@ SIMPLE: dict[str, Callable[[str, Any], commands.Command[Any]]] = {
     "ordinal": lambda name, node: FreshOrdinal("all"),
     "patch": lambda name, node: Patch(node[1]),
     "choose": lambda name, node: Chosen(name, [name], Any),
+    "send": lambda name, node: Send("w", "2", "red", name),
 }
+
+
+def _patiently(node: Any, name: str, log: Log) -> Generator[Any, Any, None]:
+    """Wait, perhaps for some time only, and go on when that was in vain."""
+    wait: Timed[Any] = Await(name) if node[0] == "timed" else receive(node[1])
+    try:
+        limited = node[0] == "timed" or node[2]
+        log.append((name, repr((yield wait.timeout(1) if limited else wait))))
+    except WaitTimeout as error:
+        log.append((name, f"in vain: {error.wait}"))
+
+
+def _compound(node: Any, name: str, log: Log) -> AllOf | AnyOf:
+    parts = [play(part, f"{name}.{i}", log) for i, part in enumerate(node[1])]
+    return AllOf(parts) if node[0] == "all" else AnyOf(parts)
 
 
 def _step(node: Any, name: str, log: Log) -> Generator[Any, Any, None]:
@@ -137,13 +156,21 @@ def _step(node: Any, name: str, log: Log) -> Generator[Any, Any, None]:
             raise
 
 
-def _guard(program: Program, name: str, log: Log) -> Generator[Any, Any, None]:
+def _guard(node: Any, name: str, log: Log) -> Generator[Any, Any, None]:
     try:
-        yield from play(program, name, log)
+        yield from play(node[1], name, log)
     except CancelRequested:
         log.append((name, "cancelled"))
         yield Step(f"{name}.release", effect, f"{name}.release", 0)
         raise
+
+
+PARTS: dict[str, Callable[[Any, str, Log], Generator[Any, Any, None]]] = {
+    "step": _step,
+    "timed": _patiently,
+    "receive": _patiently,
+    "guard": _guard,
+}
 
 
 def effect(name: str, fails: int) -> Any:
@@ -163,6 +190,9 @@ class World:
     cancel_requested: bool = False
     lenient: bool = False
     opened: list[Interpreter] = attrs.field(factory=list)
+    timers: set[str] = attrs.field(factory=set)
+    wanted: list[str] = attrs.field(factory=list)
+    sent: int = 0
 
     def __enter__(self) -> World:
         return self
@@ -212,6 +242,29 @@ class World:
         if self.ended is None and not self.is_recorded(name):
             self._insert(Draft(Kind.WAKE, name, json.dumps({"woke": name})))
 
+    def send(self, topic: str) -> None:
+        """Somebody sends a message, which is one of its kind."""
+        if self.ended is None:
+            self.sent += 1
+            name = message_name(topic, f"{self.sent}")
+            self._insert(Draft(Kind.MESSAGE, name, json.dumps({"sent": self.sent})))
+
+    def fire(self, name: str) -> None:
+        """The time of a wait is up."""
+        self.timers.discard(name)
+        if self.ended is None and not self.is_recorded(name):
+            self._insert(Draft(Kind.WAKE, name, "null"))
+
+    def happen(self) -> None:
+        """All that the last park waits for."""
+        for name in awaits_of(self.program):
+            self.wake(name)
+        for topic in TOPICS:
+            if topic_name(topic) in self.wanted:
+                self.send(topic)
+        for name in sorted(self.timers):
+            self.fire(name)
+
     def perform(self, request: requests.Perform) -> Outcome:
         name = request.name
         assert not self.is_recorded(name) or self.lenient, f"{name} ran again"
@@ -232,13 +285,16 @@ class World:
             return requests.Moved()
         return self.append(request.drafts, known)
 
-    def _arm(self, _: requests.ArmWaits, known: int) -> requests.Answer:
+    def _arm(self, request: requests.ArmWaits, known: int) -> requests.Answer:
+        self.timers |= _timers(request.waits)
         return self.tail(known)
 
     def _park(self, request: requests.Park, known: int) -> requests.Answer | None:
         if request.expect != self.position:
             return self.tail(known)
         self.append(request.drafts, known)
+        self.timers = _timers(request.waits)
+        self.wanted = [wait.name for wait in request.waits]
         return None
 
     def _finish(self, request: requests.Finish, known: int) -> None:
@@ -256,6 +312,10 @@ class World:
 
     def _block(self, request: requests.Block, known: int) -> None:
         raise AssertionError(request.error)
+
+
+def _timers(waits: tuple[requests.Wait, ...]) -> set[str]:
+    return {wait.name for wait in waits if isinstance(wait.arm, StartTimer)}
 
 
 COMMITS: dict[type, Callable[..., requests.Answer | None]] = {
@@ -335,6 +395,8 @@ class Runner:
             cancel_requested=self.world.cancel_requested,
         )
         assert log == self.log
+        taken = [told for _, *rest in log for told in rest if "'sent'" in told]
+        assert len(taken) == len(set(taken)), "a message was taken twice"
         assert fresh.observed == self.interpreter.observed
         fresh.drop()
 
@@ -344,7 +406,7 @@ def awaits_of(program: Program, path: str = "p") -> list[str]:
     names: list[str] = []
     for index, node in enumerate(program):
         name = f"{path}.{index}"
-        if node[0] == "await":
+        if node[0] in ("await", "timed"):
             names.append(name)
         elif node[0] in ("all", "any"):
             for i, part in enumerate(node[1]):

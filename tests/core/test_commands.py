@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from workflow_engine.core.commands import (
-    Await,
     ContinueAsNew,
     CurrentWorkflow,
     FreshOrdinal,
@@ -15,6 +14,7 @@ from workflow_engine.core.commands import (
     Step,
     restore_seed,
 )
+from workflow_engine.core.waits import Await
 from workflow_engine.errors import InvalidName
 
 

@@ -13,7 +13,6 @@ import pytest
 from workflow_engine.core.commands import (
     AllOf,
     AnyOf,
-    Await,
     ContinueAsNew,
     CurrentGeneration,
     CurrentWorkflow,
@@ -38,6 +37,7 @@ from workflow_engine.core.requests import (
     Rotate,
     Wait,
 )
+from workflow_engine.core.waits import Await
 from workflow_engine.errors import (
     CancelRequested,
     DuplicateStepName,

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from workflow_engine.core.requests import Finish, Park
 
-from .simulation import ALWAYS, Program, Runner, World, awaits_of, programs, races
+from .simulation import (
+    ALWAYS,
+    TOPICS,
+    Program,
+    Runner,
+    World,
+    awaits_of,
+    programs,
+    races,
+)
+
+MOVES = ["do", "do", "do", "wake", "send", "time", "crash", "cancel"]
 
 QUICK = settings(
     max_examples=150,
@@ -28,8 +41,7 @@ def finish(world: World, runner: Runner) -> None:
         if world.ended is not None:
             return
         if runner.over:
-            for name in awaits_of(world.program):
-                world.wake(name)
+            world.happen()
             runner.restart()
         elif runner.choices():
             runner.do(0)
@@ -130,7 +142,8 @@ def widest(program: Program) -> int:
 
 
 def names_of(world: World) -> set[str | None]:
-    return {entry.name for entry in world.entries}
+    """What is recorded, but for what others sent."""
+    return {entry.name for entry in world.entries if entry.kind != "message"}
 
 
 def stir(
@@ -143,14 +156,13 @@ def stir(
 ) -> int:
     """Do random things in random order; how often a process died."""
     crashes = 0
-    names = awaits_of(world.program)
     for _ in range(data.draw(st.integers(0, 25), label="moves")):
         if world.ended is not None:
             break
         runner = data.draw(st.sampled_from(runners)) if len(runners) > 1 else runners[0]
-        what = data.draw(st.sampled_from(["do", "do", "do", "wake", "crash", "cancel"]))
-        if what == "wake" and names:
-            world.wake(data.draw(st.sampled_from(names)))
+        what = data.draw(st.sampled_from(MOVES), label="move")
+        if what in OUTSIDE:
+            happen(world, what, data)
         elif what == "crash" and crash:
             crashes += 1
             runner.crash()
@@ -162,6 +174,22 @@ def stir(
             runner.do(data.draw(st.sampled_from(runner.choices())))
         runner.check_law()
     return crashes
+
+
+Others = tuple[Callable[[World], Sequence[str]], Callable[[World, str], None]]
+
+OUTSIDE: dict[str, Others] = {
+    "wake": (lambda world: awaits_of(world.program), World.wake),
+    "send": (lambda world: TOPICS, World.send),
+    "time": (lambda world: sorted(world.timers), World.fire),
+}
+"""What others do, and to which names."""
+
+
+def happen(world: World, what: str, data: st.DataObject) -> None:
+    find, act = OUTSIDE[what]
+    if names := find(world):
+        act(world, data.draw(st.sampled_from(names)))
 
 
 assert ALWAYS > 8, "a step that always fails must outlast the attempts"

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from workflow_engine.core.commands import Await, Chosen, Command, Step
+from workflow_engine.core.commands import Chosen, Command, Step
+from workflow_engine.core.identity import TIMEOUT_PREFIX
 from workflow_engine.core.requests import Wait
 from workflow_engine.core.waits import (
+    Await,
     Awakeable,
     CancelChild,
     Child,
     OpenAwakeable,
+    Receive,
+    Send,
     Sleep,
     SpawnChild,
 )
 
-WAITS = (Await, Sleep, Awakeable, Child)
+WAITS = (Await, Sleep, Awakeable, Child, Receive)
 """Commands that are answered from outside."""
 
 
@@ -23,8 +27,10 @@ def type_of(command: Command[Any]) -> Any:
     """What the answer to a command is decoded as."""
     if isinstance(command, Step):
         return command.result_type
-    if isinstance(command, Await | Awakeable | Child):
+    if isinstance(command, Await | Awakeable | Child | Receive):
         return command.returns
+    if isinstance(command, Send):
+        return bool
     if isinstance(command, OpenAwakeable):
         return str
     if isinstance(command, Sleep | SpawnChild | CancelChild):
@@ -43,7 +49,9 @@ def handle_of(value: Any, command: Command[Any]) -> Any:
 
 
 def wait_of(name: str, command: Command[Any]) -> Wait:
-    """What a branch that yielded ``command`` waits for."""
+    """What a branch that yielded ``command`` waits for under a name."""
     if isinstance(command, Sleep):
         return Wait(name, command.timer)
+    if name.startswith(TIMEOUT_PREFIX):
+        return Wait(name, getattr(command, "limit", None))
     return Wait(name, getattr(command, "arm", None))

@@ -34,7 +34,8 @@ class Branch:
 
     ``waits_for`` is the command whose answer it needs, or the compound it opened; None
     while it runs, before it starts and after it ended. ``name`` is the journal name
-    under which the answer will come. ``path`` tells it from all other branches, and is
+    under which the answer will come, and ``limit_name`` that under which the end of the
+    wait comes, if it is timed. ``path`` tells it from all other branches, and is
     empty for the root: ``1.0/`` is the first branch of the root's second compound.
     """
 
@@ -43,6 +44,7 @@ class Branch:
     index: int = 0
     waits_for: Command[Any] | Compound | None = None
     name: str = ""
+    limit_name: str = ""
     path: str = ""
     opened: int = 0
     cancellation: Cancellation | None = None

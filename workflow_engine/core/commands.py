@@ -177,60 +177,6 @@ class Step(Command[T_co]):
         return text
 
 
-@attrs.frozen(init=False)
-class Await(Command[T_co]):
-    """A named wait for something that happens outside.
-
-    The run parks here until a wake is recorded under the name (`Engine.resolve`).
-    Awaiting one name twice gives the same value twice.
-
-    Args:
-        name: unique within a generation among steps and waits.
-        arm: tells the outside that somebody waits. Runs each time the wait is reached
-            and has no value yet, so it must be idempotent. An error in it is a crash of
-            the run, never thrown into the body.
-        returns: the type the value is decoded as.
-
-    Raises:
-        InvalidName: the name is empty, too long, or reserved for the engine.
-    """
-
-    name: str
-    arm: Callable[[], object] | None
-    returns: Any = attrs.field(hash=False)
-
-    @overload
-    def __init__(
-        self: Await[T],
-        name: str,
-        arm: Callable[[], object] | None = None,
-        *,
-        returns: type[T],
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: Await[Any],
-        name: str,
-        arm: Callable[[], object] | None = None,
-        *,
-        returns: Any = ...,
-    ) -> None: ...
-
-    def __init__(
-        self,
-        name: str,
-        arm: Callable[[], object] | None = None,
-        *,
-        returns: Any = Any,
-    ) -> None:
-        if arm is not None and not callable(arm):
-            raise TypeError(
-                f"wait {name!r}: arm is a function without arguments, not {arm!r}"
-            )
-        self.__attrs_init__(check_step_name(name), arm, returns)
-
-
 @attrs.frozen
 class Patch(Command[bool]):
     """Whether this generation runs the new side of a change: True or False for ever.

@@ -17,10 +17,17 @@ from workflow_engine.core.branches import Branch, whereabouts
 from workflow_engine.core.commands import Command, Step
 from workflow_engine.core.context import Context
 from workflow_engine.core.failure import rebuild
+from workflow_engine.core.identity import TIMEOUT_PREFIX
 from workflow_engine.core.journal import STEP_KINDS, WAKE_KINDS, Draft, Entry, Kind
 from workflow_engine.core.outcome import Answer, Returned, Thrown
 from workflow_engine.core.requests import Wait
-from workflow_engine.core.waits import Awakeable, OpenAwakeable
+from workflow_engine.core.topics import (
+    Untaken,
+    name_answered,
+    timeout_name,
+    wait_timed_by,
+)
+from workflow_engine.core.waits import Awakeable, OpenAwakeable, StartTimer
 from workflow_engine.errors import (
     AuthorError,
     DuplicateStepName,
@@ -28,6 +35,7 @@ from workflow_engine.errors import (
     NotACommand,
     StepDecodeError,
     ValueProblem,
+    WaitTimeout,
 )
 
 NEUTRAL = frozenset(
@@ -76,6 +84,7 @@ class Desk:
         self.handles: list[Awakeable[Any]] = []
         self._waiting: dict[str, list[Branch]] = {}
         self._recorded: dict[str, Entry] = {}
+        self._untaken = Untaken()
         self._candidates: list[tuple[int, Entry]] = []
         self.used: dict[str, tuple[str, str]] = {}
         self.patched: set[str] = set()
@@ -101,12 +110,10 @@ class Desk:
 
     def withdraw(self, branch: Branch, command: Any) -> None:
         """The branch no longer waits for the command."""
-        branches = self._waiting.get(branch.name, [])
-        if branch in branches:
-            branches.remove(branch)
-        if branches:
+        self._leave(branch, branch.limit_name)
+        self._leave(branch, branch.name)
+        if branch.name in self._waiting:
             return
-        self._waiting.pop(branch.name, None)
         if isinstance(command, Step) and self.unsent.pop(command.name, None) is None:
             self.abandoned.append(command.name)
 
@@ -124,10 +131,15 @@ class Desk:
             elif entry.kind == Kind.PATCH and entry.name is not None:
                 self.patched.add(entry.name)
             elif entry.answers and entry.name is not None:
-                self._recorded[entry.name] = entry
-                self.unsent.pop(entry.name, None)
-                if entry.name in self._waiting:
-                    heapq.heappush(self._candidates, (entry.position, entry))
+                self._take_note(entry, entry.name)
+
+    def _take_note(self, entry: Entry, name: str) -> None:
+        if entry.kind == Kind.MESSAGE:
+            self._untaken.put(entry)
+        else:
+            self._recorded[name] = entry
+            self.unsent.pop(name, None)
+        self._offer(name_answered(entry))
 
     def has_recorded(self, name: str) -> bool:
         """Whether the journal holds an outcome under this name."""
@@ -139,10 +151,10 @@ class Desk:
 
     def waits(self) -> tuple[Wait, ...]:
         """The waits that are outstanding, in the order they were reached."""
-        first = (branches[0] for branches in self._waiting.values())
+        first = ((name, branches[0]) for name, branches in self._waiting.items())
         return tuple(
-            wait_of(branch.name, branch.waits_for)
-            for branch in first
+            wait_of(name, branch.waits_for)
+            for name, branch in first
             if isinstance(branch.waits_for, WAITS)
         )
 
@@ -157,13 +169,33 @@ class Desk:
             entry = heapq.heappop(self._candidates)[1]
             if not entry.is_known or entry.kind == Kind.CANCEL:
                 return entry
-            if entry.name in self._waiting:
+            name = name_answered(entry)
+            if name in self._waiting and entry is self._find(name):
                 return entry
         return None
 
-    def take_branches(self, name: str) -> list[Branch]:
-        """The branches that wait for a name; they wait no more."""
-        return self._waiting.pop(name, [])
+    def take_branches(self, entry: Entry) -> list[Branch]:
+        """The branches that an entry answers; they wait no more.
+
+        A message answers only the branch that has waited longest.
+        """
+        name = name_answered(entry)
+        taken = list(self._waiting.get(name, ()))
+        if entry.kind == Kind.MESSAGE:
+            taken = taken[:1]
+            self._untaken.take_first(name)
+        for branch in taken:
+            self._leave(branch, branch.limit_name)
+            self._leave(branch, branch.name)
+        self._offer(name)
+        return taken
+
+    def _leave(self, branch: Branch, name: str) -> None:
+        branches = self._waiting.get(name, [])
+        if branch in branches:
+            branches.remove(branch)
+        if not branches:
+            self._waiting.pop(name, None)
 
     def decode(self, entry: Entry, command: Command[Any]) -> Answer:
         """What ``entry`` answers to ``command``.
@@ -177,11 +209,15 @@ class Desk:
             return Thrown(self.mismatch(name, command, f"a {entry.kind}"))
         if entry.kind in WAKE_KINDS:
             self.consumed.add(name)
+        if name.startswith(TIMEOUT_PREFIX):
+            wait = wait_timed_by(name)
+            error = WaitTimeout(workflow=self.context.workflow, wait=wait)
+            return self._thrown(error, name)
         try:
-            if entry.kind in (Kind.STEP_OK, Kind.WAKE):
+            if entry.kind in (Kind.STEP_OK, Kind.WAKE, Kind.MESSAGE):
                 value = self.context.codec.decode(payload, type_of(command))
                 return Returned(self._given(value, command))
-            error = rebuild(payload, name, command)
+            return self._thrown(rebuild(payload, name, command), name)
         except ValueProblem as problem:
             raise StepDecodeError(
                 workflow=self.context.workflow,
@@ -190,6 +226,8 @@ class Desk:
                 expected=problem.expected,
                 problem=problem.problem,
             ) from None
+
+    def _thrown(self, error: BaseException, name: str) -> Thrown:
         self.failures[id(error)] = (error, name)
         return Thrown(error)
 
@@ -201,13 +239,25 @@ class Desk:
 
     # --- what the performers ask ---
 
-    def wait(self, branch: Branch, name: str) -> None:
-        """Let a branch wait for a name."""
-        branch.name = name
+    def wait(self, branch: Branch, name: str, limit: StartTimer | None = None) -> None:
+        """Let a branch wait for a name, and for the end of the wait if it is timed."""
+        branch.name, branch.limit_name = name, ""
         self._waiting.setdefault(name, []).append(branch)
-        entry = self._recorded.get(name)
-        if entry is not None:
+        self._offer(name)
+        if limit is not None:
+            ordinal = self.count(TIMEOUT_PREFIX + name)
+            branch.limit_name = timeout_name(name, ordinal)
+            self._waiting[branch.limit_name] = [branch]
+            self._offer(branch.limit_name)
+
+    def _offer(self, name: str) -> None:
+        """What is recorded under a name can be delivered, if somebody waits for it."""
+        entry = self._find(name)
+        if entry is not None and name in self._waiting:
             heapq.heappush(self._candidates, (entry.position, entry))
+
+    def _find(self, name: str) -> Entry | None:
+        return self._recorded.get(name) or self._untaken.find_first(name)
 
     def use_once(self, name: str, branch: Branch, kind: str) -> None:
         """Take a name.

@@ -41,6 +41,7 @@ RECORDED_ERRORS: dict[str, type[WorkflowError]] = {
         errors.ChildFailed,
         errors.ChildOwned,
         errors.InputConflict,
+        errors.InstanceNotFound,
         errors.JournalEncodeError,
         errors.ForgottenYieldFrom,
         errors.UnresolvedAnnotation,

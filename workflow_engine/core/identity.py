@@ -27,6 +27,9 @@ AWAKEABLE_ID_PREFIX = "awkid:"
 CHILD_PREFIX = "child:"
 CHILD_ID_PREFIX = "childid:"
 CHILD_CANCEL_PREFIX = "childcancel:"
+MESSAGE_PREFIX = "message:"
+MESSAGE_SEND_PREFIX = "messagesend:"
+TIMEOUT_PREFIX = "timeout:"
 
 RESERVED_PREFIXES = (
     "__workflow_",
@@ -37,8 +40,9 @@ RESERVED_PREFIXES = (
     CHILD_ID_PREFIX,
     CHILD_CANCEL_PREFIX,
     PATCH_PREFIX,
-    "message:",
-    "timeout:",
+    MESSAGE_PREFIX,
+    MESSAGE_SEND_PREFIX,
+    TIMEOUT_PREFIX,
 )
 """Step names of users may not begin with one of these."""
 

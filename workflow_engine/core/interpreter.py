@@ -298,8 +298,7 @@ class Interpreter:
 
     def _deliver_outcome(self, entry: Entry) -> None:
         waiting = [
-            (branch, branch.waits_for)
-            for branch in self._desk.take_branches(entry.name or "")
+            (branch, branch.waits_for) for branch in self._desk.take_branches(entry)
         ]
         for branch, command in waiting:
             if branch.waits_for is not command or not isinstance(command, Command):
@@ -330,7 +329,7 @@ class Interpreter:
             self._ready.append(self._draft(Kind.STEP_FAILED, name, payload))
             return True
         entry = Entry(self.position + 1, Kind.STEP_FAILED, name, payload, live=True)
-        (branch,) = self._desk.take_branches(name)
+        (branch,) = self._desk.take_branches(entry)
         assert isinstance(branch.waits_for, Command)
         answer = self._desk.decode(entry, branch.waits_for)
         assert isinstance(answer, Thrown)

@@ -28,6 +28,7 @@ class Kind(StrEnum):
     STEP_FAILED = "step_failed"
     WAKE = "wake"
     WAKE_FAILED = "wake_failed"
+    MESSAGE = "message"
     CANCEL = "cancel"
     PATCH = "patch"
     COMPLETED = "completed"
@@ -39,12 +40,20 @@ class Kind(StrEnum):
 
 
 ANSWERING = frozenset(
-    {Kind.STEP_OK, Kind.STEP_FAILED, Kind.WAKE, Kind.WAKE_FAILED, Kind.CANCEL}
+    {
+        Kind.STEP_OK,
+        Kind.STEP_FAILED,
+        Kind.WAKE,
+        Kind.WAKE_FAILED,
+        Kind.MESSAGE,
+        Kind.CANCEL,
+    }
 )
 """Kinds whose live entries a body is answered from."""
 
 STEP_KINDS = frozenset({Kind.STEP_OK, Kind.STEP_FAILED})
-WAKE_KINDS = frozenset({Kind.WAKE, Kind.WAKE_FAILED})
+WAKE_KINDS = frozenset({Kind.WAKE, Kind.WAKE_FAILED, Kind.MESSAGE})
+"""What came from outside."""
 
 MARKERS = frozenset(
     {Kind.COMPLETED, Kind.FAILED, Kind.CANCELLED, Kind.CONTINUED_AS_NEW}
@@ -94,7 +103,23 @@ class EndChild:
     id: str
 
 
-Deed: TypeAlias = NewAwakeable | NewChild | EndChild
+@attrs.frozen
+class NewMessage:
+    """An entry's other half: a message is put into another instance's journal.
+
+    ``key`` tells it from all other messages to that instance; without one it is drawn
+    at random when it is sent.
+    """
+
+    workflow: str
+    id: str
+    topic: str
+    payload: str
+    key: str | None = None
+    drawn: str = ""
+
+
+Deed: TypeAlias = NewAwakeable | NewChild | EndChild | NewMessage
 
 
 @attrs.frozen

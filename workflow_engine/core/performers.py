@@ -12,7 +12,7 @@ from typing import Any
 from workflow_engine.core import commands, waits
 from workflow_engine.core.answers import type_of
 from workflow_engine.core.branches import MAX_CANCEL_THROWS, Branch
-from workflow_engine.core.commands import Await, Chosen, Step
+from workflow_engine.core.commands import Chosen, Step
 from workflow_engine.core.desk import Desk, Performer
 from workflow_engine.core.identity import (
     AWAKEABLE_ID_PREFIX,
@@ -20,6 +20,7 @@ from workflow_engine.core.identity import (
     CHILD_CANCEL_PREFIX,
     CHILD_ID_PREFIX,
     CHILD_PREFIX,
+    MESSAGE_SEND_PREFIX,
     PATCH_PREFIX,
     SLEEP_PREFIX,
 )
@@ -31,8 +32,11 @@ from workflow_engine.core.journal import (
     Kind,
     NewAwakeable,
     NewChild,
+    NewMessage,
 )
 from workflow_engine.core.outcome import Answer, Returned, Thrown
+from workflow_engine.core.topics import topic_name
+from workflow_engine.core.waits import Await, Receive, Send
 from workflow_engine.errors import (
     CancelRequested,
     DeclarationError,
@@ -57,7 +61,9 @@ def _step(desk: Desk, branch: Branch, step: Step[Any]) -> None:
     desk.wait(branch, step.name)
 
 
-def _check(desk: Desk, command: Step[Any] | Await[Any], where: str) -> None:
+def _check(
+    desk: Desk, command: Step[Any] | Await[Any] | Receive[Any], where: str
+) -> None:
     """See before anything happens that its value can be recorded."""
     workflow = desk.context.workflow
     if isinstance(command, Step) and inspect.isgeneratorfunction(command.function):
@@ -92,7 +98,7 @@ def _await(desk: Desk, branch: Branch, wait: Await[Any]) -> Answer | None:
         return _cancel_again(desk, branch)
     desk.use_again(wait.name, branch, "a wait", wait)
     _check(desk, wait, f"await {wait.name!r}")
-    desk.wait(branch, wait.name)
+    desk.wait(branch, wait.name, wait.limit)
     return None
 
 
@@ -122,7 +128,7 @@ def _awakeable(
 ) -> Answer | None:
     if branch.cancellation is not None:
         return _cancel_again(desk, branch)
-    desk.wait(branch, AWAKEABLE_PREFIX + awakeable.label)
+    desk.wait(branch, AWAKEABLE_PREFIX + awakeable.label, awakeable.limit)
     return None
 
 
@@ -148,7 +154,7 @@ def _spawn_child(desk: Desk, branch: Branch, command: waits.SpawnChild[Any]) -> 
 def _child(desk: Desk, branch: Branch, child: waits.Child[Any]) -> Answer | None:
     if branch.cancellation is not None:
         return _cancel_again(desk, branch)
-    desk.wait(branch, CHILD_PREFIX + child.key)
+    desk.wait(branch, CHILD_PREFIX + child.key, child.limit)
     return None
 
 
@@ -158,6 +164,31 @@ def _cancel_child(desk: Desk, branch: Branch, command: waits.CancelChild) -> Non
     if name not in desk.used:
         _choose_deed(desk, name, "null", EndChild(child.workflow, child.id))
     desk.use_again(name, branch, "a step", command)
+    desk.wait(branch, name)
+
+
+def _receive(desk: Desk, branch: Branch, receive: Receive[Any]) -> Answer | None:
+    if branch.cancellation is not None:
+        return _cancel_again(desk, branch)
+    _check(desk, receive, f"topic {receive.topic!r}")
+    desk.wait(branch, topic_name(receive.topic), receive.limit)
+    return None
+
+
+def _send(desk: Desk, branch: Branch, send: Send) -> None:
+    name = send.name
+    if name is None:
+        name = f"{branch.path}{desk.count(MESSAGE_SEND_PREFIX + branch.path)}"
+    name = MESSAGE_SEND_PREFIX + name
+    desk.use_once(name, branch, "a step")
+    if not desk.has_recorded(name):
+        declared = send.returns
+        if declared is commands.UNDECLARED:
+            declared = infer_type(send.value)
+        where = f"the message on {send.topic!r}"
+        text = desk.context.encode(send.value, declared, where)
+        deed = NewMessage(send.workflow, send.id, send.topic, text, send.key)
+        _choose_deed(desk, name, "true", deed)
     desk.wait(branch, name)
 
 
@@ -228,6 +259,8 @@ PERFORMERS: dict[type, Performer] = {
     waits.SpawnChild: _spawn_child,
     waits.Child: _child,
     waits.CancelChild: _cancel_child,
+    Receive: _receive,
+    Send: _send,
     commands.Patch: _patch,
     commands.CurrentWorkflow: _current_workflow,
     commands.CurrentGeneration: _current_generation,

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import attrs
 
 from workflow_engine.core.commands import Step
+from workflow_engine.core.identity import TIMEOUT_PREFIX
 from workflow_engine.core.journal import Draft, Entry
 from workflow_engine.core.outcome import Outcome
 from workflow_engine.core.waits import StartTimer
@@ -32,6 +33,11 @@ class Wait:
 
     name: str
     arm: Arm = None
+
+    @property
+    def is_limit(self) -> bool:
+        """Whether it only ends another wait."""
+        return self.name.startswith(TIMEOUT_PREFIX)
 
 
 @attrs.frozen
