@@ -6,6 +6,7 @@ changed, only added to.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from workflow_engine.errors import InvalidName
@@ -47,6 +48,10 @@ RESERVED_PREFIXES = (
 """Step names of users may not begin with one of these."""
 
 
+_NUMBER = re.compile(r"([0-9]+\.[0-9]+/)*[0-9]+")
+"""What the engine calls what has no name: a path of branches, and a count."""
+
+
 def check_name(name: object, what: str) -> str:
     """Return ``name`` if it can be stored and shown as a ``what``.
 
@@ -84,6 +89,28 @@ def check_step_name(name: object) -> str:
                 problem=f"names beginning with {prefix!r} belong to the engine",
             )
     return text
+
+
+def check_own_name(name: str | None, prefix: str, what: str) -> str | None:
+    """Return the name an author gave to what would be numbered without one.
+
+    Args:
+        prefix: what is put before it in the journal.
+
+    Raises:
+        InvalidName: as `check_name`, and for such numbers.
+    """
+    if name is None:
+        return None
+    check_name(name, what)
+    check_name(prefix + name, what)
+    if _NUMBER.fullmatch(name):
+        raise InvalidName(
+            name=repr(name),
+            what=what,
+            problem="those without a name are numbered so; put a word before it",
+        )
+    return name
 
 
 def _find_problem(name: str) -> str | None:

@@ -43,10 +43,12 @@ from workflow_engine.core.rows import (
     Instance,
     Key,
     Lease,
+    Message,
     Missing,
     NewInstance,
     Refusal,
     Resolved,
+    Sent,
     Timer,
     TimerRow,
 )
@@ -233,6 +235,21 @@ class Store(Examining, Collecting, Protocol):
         self, key: Key, name: str, payload: str, generation: int | None
     ) -> Resolved | Missing:
         """Record a wake for a name, and make a suspended instance runnable."""
+
+    def send(
+        self,
+        key: Key,
+        message: Message,
+        new: NewInstance | None = None,
+        fits: Callable[[Instance], None] | None = None,
+    ) -> Sent | Missing:
+        """Record a message, and make a suspended instance runnable; with ``new``, start
+        it first if missing.
+
+        An instance that has failed or was cancelled is owed the message: it gets it
+        when it is resurrected. ``fits`` is called with the row of an instance that
+        exists, and may raise: then nothing has happened.
+        """
 
     def settle(
         self, id: str, status: AwakeableStatus, payload: str | None

@@ -162,6 +162,31 @@ class ChildRow:
 
 
 @attrs.frozen
+class Message:
+    """A message to one instance; ``payload`` is its value as ASCII JSON.
+
+    ``key`` tells it from all others to that instance. ``is_keyed`` says that the sender
+    chose it, so that sending it again is nothing new.
+    """
+
+    topic: str
+    payload: str
+    key: str
+    is_keyed: bool
+
+
+@attrs.frozen
+class Sent:
+    """How a message went. ``delivered`` is False when the instance has completed, or
+    has been sent its key before, which is ``repeated``.
+    """
+
+    delivered: bool
+    repeated: bool
+    instance: Instance
+
+
+@attrs.frozen
 class Refused:
     """The generation or the instance has ended; nothing was recorded.
 

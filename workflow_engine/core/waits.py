@@ -18,6 +18,7 @@ from workflow_engine.core.durations import instant, microseconds
 from workflow_engine.core.identity import (
     MESSAGE_SEND_PREFIX,
     check_name,
+    check_own_name,
     check_step_name,
 )
 from workflow_engine.core.ids import joined
@@ -279,6 +280,4 @@ class Send(Command[bool]):
         check_name(self.topic, "topic")
         if self.key is not None:
             check_name(self.key, "message key")
-        if self.name is not None:
-            check_name(self.name, "send name")
-            check_name(MESSAGE_SEND_PREFIX + self.name, "send name")
+        check_own_name(self.name, MESSAGE_SEND_PREFIX, "send name")

@@ -18,7 +18,13 @@ import attrs
 
 from workflow_engine.core import requests
 from workflow_engine.core.failure import Reason
-from workflow_engine.core.journal import Draft, NewAwakeable, NewChild, Prefix
+from workflow_engine.core.journal import (
+    Draft,
+    NewAwakeable,
+    NewChild,
+    NewMessage,
+    Prefix,
+)
 from workflow_engine.core.lifecycle import Status
 from workflow_engine.core.outcome import (
     Cancelled,
@@ -95,7 +101,7 @@ class Commits:
         timers: Sequence[Timer] | None,
     ) -> Came:
         """Suspend the instance, unless its journal has moved."""
-        names = tuple(wait.name for wait in request.waits)
+        names = tuple(wait.name for wait in request.waits if not wait.is_limit)
         return self._commit(
             "park",
             lambda: self._store.park(
@@ -239,6 +245,9 @@ def _named(draft: Draft) -> Draft:
         case NewChild() as child:
             child = attrs.evolve(child, incarnation=secrets.token_hex(16))
             return attrs.evolve(draft, deed=child)
+        case NewMessage() as message:
+            message = attrs.evolve(message, drawn=secrets.token_hex(16))
+            return attrs.evolve(draft, deed=message)
         case _:
             return draft
 

@@ -30,6 +30,7 @@ from workflow_engine.runtime.doctor import Doctor
 from workflow_engine.runtime.equipment import Equipment
 from workflow_engine.runtime.handle import Handle
 from workflow_engine.runtime.lease import Heartbeat
+from workflow_engine.runtime.messaging import Messaging
 from workflow_engine.runtime.options import RunOptions
 from workflow_engine.runtime.outside import Named, key_of
 from workflow_engine.runtime.owner import Owner
@@ -56,7 +57,7 @@ URL_VARIABLE = "WORKFLOW_ENGINE_URL"
 SCHEMA_VARIABLE = "WORKFLOW_ENGINE_SCHEMA"
 
 
-class Engine(Collector, Doctor):
+class Engine(Collector, Doctor, Messaging):
     """Runs workflows on a database. A context manager; safe to share between threads.
 
     A fresh SQLite file is created and an older one upgraded. PostgreSQL is only

@@ -8,7 +8,6 @@ from typing import Any
 
 import attrs
 from sqlalchemy import BigInteger, Insert, Select, bindparam, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from workflow_engine.core.lifecycle import Status
 from workflow_engine.core.rows import ChildRow, Key
@@ -16,6 +15,7 @@ from workflow_engine.store.journal import Stream
 from workflow_engine.store.now import now_in
 from workflow_engine.store.tables import Tables
 from workflow_engine.store.unit_of_work import UnitOfWork
+from workflow_engine.store.upsert import insert_into
 
 _AT_ONCE = 500
 """Instances asked about in one statement."""
@@ -53,14 +53,13 @@ class Children:
 
     @cached_property
     def _attach(self) -> Insert:
-        dialect = sqlite if self._dialect == "sqlite" else postgresql
         given: dict[str, Any] = {
             column.name: bindparam(column.name, type_=column.type)
             for column in self._c
             if column.name != "created_at"
         }
         statement: Insert = (
-            dialect.insert(self._table)
+            insert_into(self._table, self._dialect)
             .values(given | {"created_at": self._now})
             .on_conflict_do_nothing()
         )

@@ -11,16 +11,15 @@ from workflow_engine.core.journal import (
     FORMAT,
     STEP_KINDS,
     Draft,
-    EndChild,
     Entry,
     Kind,
-    NewChild,
 )
 from workflow_engine.core.lifecycle import Status
 from workflow_engine.core.requests import Appended, Moved
 from workflow_engine.core.retry import crash_backoff
 from workflow_engine.core.rows import Crashed, Done, Lease, Refusal, Timer
 from workflow_engine.store.claims import write_patches
+from workflow_engine.store.family import concerns_others
 from workflow_engine.store.ledger import Locked
 from workflow_engine.store.protocol import Advanced, Commit, check
 from workflow_engine.store.unit_of_work import UnitOfWork
@@ -256,7 +255,7 @@ class Commits(Waiting):
 
 def _concerns_others(drafts: Sequence[Draft]) -> bool:
     """Whether other instances have to be locked, too."""
-    return any(isinstance(draft.deed, NewChild | EndChild) for draft in drafts)
+    return any(concerns_others(draft.deed) for draft in drafts)
 
 
 def _moved_from(
@@ -282,6 +281,7 @@ def _entries(drafts: Sequence[Draft], known: int) -> tuple[Entry, ...]:
 
 
 def _moves_along(wake: Entry, consumed: Collection[str]) -> bool:
-    """Whether a wake goes to the next generation: it is a user's, and not taken."""
+    """Whether it goes to the next generation: a message or a user's wake, not taken."""
     name = wake.name or ""
-    return name not in consumed and not name.startswith(RESERVED_PREFIXES)
+    is_ours = wake.kind != Kind.MESSAGE and name.startswith(RESERVED_PREFIXES)
+    return name not in consumed and not is_ours

@@ -1,4 +1,4 @@
-"""Parents and children: spawning, and telling parents that a child has ended.
+"""What one instance does to others: parents and children, and messages.
 
 A child's end is delivered in the transaction that ends it. It looks for parents after
 the child's row is locked, and whoever attaches locks that row too, so no end is missed.
@@ -9,20 +9,30 @@ rows locked first.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 import attrs
 
 from workflow_engine.core.failure import Reason, record_of
-from workflow_engine.core.journal import Draft, EndChild, Kind, NewAwakeable, NewChild
+from workflow_engine.core.journal import (
+    Draft,
+    EndChild,
+    Kind,
+    NewAwakeable,
+    NewChild,
+    NewMessage,
+)
 from workflow_engine.core.lifecycle import Status
-from workflow_engine.core.rows import Instance, Key, NewInstance
+from workflow_engine.core.rows import Instance, Key, Message, NewInstance
+from workflow_engine.core.topics import message_name
 from workflow_engine.errors import (
     ChildCancelled,
     ChildFailed,
     ChildOwned,
     InputConflict,
+    InstanceNotFound,
     StoreRefused,
     StoreUnavailable,
 )
@@ -104,25 +114,27 @@ class Family(Room):
     def _undertake(
         self, work: UnitOfWork, row: Locked, drafts: Sequence[Draft]
     ) -> list[Draft]:
-        """Start or attach to the children of drafts; the drafts as they came out."""
-        self._lock_children(work, row.instance.instance, drafts)
-        spawned: dict[str | None, list[Draft]] = {}
+        """Do what drafts say is done to others; the drafts as they came out."""
+        self._lock_others(work, row.instance.instance, drafts)
+        came: dict[str | None, list[Draft]] = {}
         # In one order, too: two parents may be about to start the same children.
         for draft in sorted(drafts, key=lambda each: each.name or ""):
             if isinstance(draft.deed, NewChild):
-                spawned[draft.name] = self._spawn(work, row, draft, draft.deed)
-        return [came for draft in drafts for came in spawned.get(draft.name, [draft])]
+                came[draft.name] = self._spawn(work, row, draft, draft.deed)
+            if isinstance(draft.deed, NewMessage):
+                came[draft.name] = self._post_draft(work, row, draft, draft.deed)
+        return [each for draft in drafts for each in came.get(draft.name, [draft])]
 
-    def _lock_children(
+    def _lock_others(
         self, work: UnitOfWork, parent: int, drafts: Sequence[Draft]
     ) -> None:
-        """Lock the children of drafts, as far as they exist, in order.
+        """Lock what drafts do something to, as far as it exists, in order.
 
         Raises:
             OutOfOrder: one of them comes before the parent, which is locked already.
         """
-        deeds = [d.deed for d in drafts if isinstance(d.deed, NewChild | EndChild)]
-        keys = [Key(deed.workflow, deed.id) for deed in deeds]
+        deeds = [draft.deed for draft in drafts]
+        keys = [Key(each.workflow, each.id) for each in deeds if concerns_others(each)]
         found = [self._instances.find(work, key) for key in keys]
         numbers = sorted({row.instance.instance for row in found if row is not None})
         if numbers and numbers[0] < parent and not work.locked_first >= set(numbers):
@@ -166,6 +178,47 @@ class Family(Room):
             )
             return record_of(conflict)
         return None
+
+    # --- messages ---
+
+    def _post_draft(
+        self, work: UnitOfWork, sender: Locked, draft: Draft, deed: NewMessage
+    ) -> list[Draft]:
+        """Send what a body sends; the draft says how it went."""
+        receiver = self._instances.lock(work, Key(deed.workflow, deed.id))
+        if receiver is None:
+            error = InstanceNotFound(workflow=deed.workflow, id=deed.id)
+            return [
+                attrs.evolve(draft, kind=Kind.STEP_FAILED, payload=record_of(error))
+            ]
+        key, is_keyed = deed.key or deed.drawn, deed.key is not None
+        message = Message(deed.topic, deed.payload, key, is_keyed)
+        if receiver.instance.instance != sender.instance.instance:
+            delivered = self._post(work, receiver, message)
+            return [attrs.evolve(draft, payload=json.dumps(delivered))]
+        # To itself: its journal gets it with the very append that is under way.
+        if not self._note(work, receiver, message):
+            return [attrs.evolve(draft, payload="false")]
+        return [draft, message_draft(message)]
+
+    def _post(self, work: UnitOfWork, row: Locked, message: Message) -> bool:
+        """Put a message into the journal of a live instance; others are owed it."""
+        if not self._note(work, row, message):
+            return False
+        if not row.instance.status.is_ended:
+            self._add(work, row, [message_draft(message)])
+        return True
+
+    def _note(self, work: UnitOfWork, row: Locked, message: Message) -> bool:
+        """Whether a message is anything new to an instance that can take it."""
+        if row.instance.status is Status.COMPLETED:
+            return False
+        owed, instance = row.instance.status.is_ended, row.instance.instance
+        if not (owed or message.is_keyed):
+            return True
+        return self._messages.note(work, instance, message, owed=owed)
+
+    # --- what goes with an entry, and is not done to others ---
 
     def _register(
         self, work: UnitOfWork, stream: Stream, drafts: Sequence[Draft]
@@ -217,6 +270,17 @@ class Family(Room):
         marker = Draft(Kind.CANCELLED, None, None)
         self._insert(work, row.stream, row.instance.position, [marker])
         return self._instances.cancel(work, row)
+
+
+def concerns_others(deed: object) -> TypeGuard[NewChild | EndChild | NewMessage]:
+    """Whether what goes with an entry is done to another instance."""
+    return isinstance(deed, NewChild | EndChild | NewMessage)
+
+
+def message_draft(message: Message) -> Draft:
+    """The entry by which a message is delivered."""
+    name = message_name(message.topic, message.key)
+    return Draft(Kind.MESSAGE, name, message.payload)
 
 
 def ending_draft(name: str, child: Instance) -> Draft:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from workflow_engine.core.failure import Reason
 from workflow_engine.core.identity import RESERVED_PREFIXES
 from workflow_engine.core.journal import STEP_KINDS, Draft, Entry, Kind
 from workflow_engine.core.lifecycle import MOVES, Event, Status
-from workflow_engine.core.rows import Ambiguous, Done, Instance, Key, Missing, Resolved
+from workflow_engine.core.rows import (
+    Ambiguous,
+    Done,
+    Instance,
+    Key,
+    Message,
+    Missing,
+    NewInstance,
+    Resolved,
+    Sent,
+)
 from workflow_engine.errors import EntryNotFound
 from workflow_engine.store.cancellation import Cancellation
 from workflow_engine.store.ledger import Locked
@@ -77,6 +87,25 @@ class Outside(Cancellation):
                 return Resolved(False, instance)
             self._insert(work, row.stream, instance.position, absent)
             return Resolved(True, self._instances.wake(work, row).instance)
+
+    def send(
+        self,
+        key: Key,
+        message: Message,
+        new: NewInstance | None = None,
+        fits: Callable[[Instance], None] | None = None,
+    ) -> Sent | Missing:
+        """See `Store.send`."""
+        with self._write() as work:
+            row = None if new is None else self._instances.insert(work, key, new)
+            if row is None:
+                row = self._instances.lock(work, key, payloads=new is not None)
+                if row is None:
+                    return Missing()
+                if fits is not None:
+                    fits(row.instance)
+            repeated = self._messages.is_noted(work, row.instance.instance, message)
+            return Sent(self._post(work, row, message), repeated, row.instance)
 
     def force_release(self, key: Key) -> bool | Missing:
         """See `Store.force_release`."""

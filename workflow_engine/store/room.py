@@ -18,6 +18,7 @@ from workflow_engine.store.instances import Instances
 from workflow_engine.store.journal import Journal
 from workflow_engine.store.leases import Leases
 from workflow_engine.store.ledger import Ledger
+from workflow_engine.store.messages import Messages
 from workflow_engine.store.now import Now
 from workflow_engine.store.progress import Progress
 from workflow_engine.store.snapshots import Snapshots
@@ -55,6 +56,7 @@ class Room:
         self._timers = Timers(tables, dialect)
         self._awakeables = Awakeables(tables, dialect)
         self._children = Children(tables, dialect)
+        self._messages = Messages(tables, dialect)
 
     @contextmanager
     def _write(self, first: frozenset[int] = frozenset()) -> Iterator[UnitOfWork]:

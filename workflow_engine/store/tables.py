@@ -156,36 +156,33 @@ def _instances(metadata: MetaData) -> Table:
         # When it fails, if it has not ended by then.
         Column("deadline_at", BigInteger),
         UniqueConstraint("workflow_name", "workflow_id"),
+        *_instance_indexes(),
+        sqlite_autoincrement=True,
+    )
+
+
+def _instance_indexes() -> tuple[Index, ...]:
+    return (
         # Discovery asks name by name, so that each has its share of a pass.
-        Index(
-            None,
-            "workflow_name",
-            "runnable_at",
-            sqlite_where=text("runnable_at IS NOT NULL"),
-            postgresql_where=text("runnable_at IS NOT NULL"),
-        ),
-        Index(
-            None,
-            "lease_owner",
-            sqlite_where=text("lease_owner IS NOT NULL"),
-            postgresql_where=text("lease_owner IS NOT NULL"),
-        ),
-        Index(
-            None,
-            "deadline_at",
-            sqlite_where=text("deadline_at IS NOT NULL AND ended_at IS NULL"),
-            postgresql_where=text("deadline_at IS NOT NULL AND ended_at IS NULL"),
+        _index_of_some(("workflow_name", "runnable_at"), "runnable_at IS NOT NULL"),
+        _index_of_some(("lease_owner",), "lease_owner IS NOT NULL"),
+        _index_of_some(
+            ("deadline_at",), "deadline_at IS NOT NULL AND ended_at IS NULL"
         ),
         # A collection goes from the one that ended first.
-        Index(
-            None,
-            "ended_at",
-            sqlite_where=text("ended_at IS NOT NULL"),
-            postgresql_where=text("ended_at IS NOT NULL"),
-        ),
+        _index_of_some(("ended_at",), "ended_at IS NOT NULL"),
         Index(None, "status", "id"),
         Index(None, "workflow_name", "id"),
-        sqlite_autoincrement=True,
+    )
+
+
+def _index_of_some(columns: tuple[str, ...], condition: str) -> Index:
+    """An index of the rows that a condition is true of."""
+    return Index(
+        None,
+        *columns,
+        sqlite_where=text(condition),
+        postgresql_where=text(condition),
     )
 
 

@@ -21,6 +21,7 @@ from workflow_engine.core.rows import (
     Timer,
     TimerRow,
 )
+from workflow_engine.store.family import message_draft
 from workflow_engine.store.journal import Stream
 from workflow_engine.store.ledger import Locked
 from workflow_engine.store.protocol import Protocol, check
@@ -198,7 +199,8 @@ class Waiting(Protocol):
             Draft(Kind.WAKE, name, "null")
             for name in self._timers.take_settled(work, row.stream)
         ]
-        row = self._add(work, row, due)
+        owed = self._messages.take_owed(work, row.instance.instance)
+        row = self._add(work, row, [*due, *map(message_draft, owed)])
         settled = [
             (each.label, each.status, each.payload)
             for each in self._awakeables.list(work, row.stream)

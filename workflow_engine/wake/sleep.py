@@ -8,16 +8,11 @@ wakes nobody.
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
 
 from workflow_engine.core.durations import instant, microseconds
-from workflow_engine.core.identity import SLEEP_PREFIX, check_name
+from workflow_engine.core.identity import SLEEP_PREFIX, check_own_name
 from workflow_engine.core.waits import Sleep, StartTimer
-from workflow_engine.errors import InvalidName
-
-_NUMBER = re.compile(r"([0-9]+\.[0-9]+/)*[0-9]+")
-"""What the engine calls a sleep without a name: a path of branches, and a count."""
 
 
 def sleep(duration: timedelta | float, name: str | None = None) -> Sleep:
@@ -46,13 +41,4 @@ def sleep_until(moment: datetime, name: str | None = None) -> Sleep:
 
 
 def _checked(name: str | None) -> str | None:
-    if name is not None:
-        check_name(name, "sleep name")
-        check_name(SLEEP_PREFIX + name, "sleep name")
-        if _NUMBER.fullmatch(name):
-            raise InvalidName(
-                name=repr(name),
-                what="sleep name",
-                problem="sleeps without a name are numbered so; put a word before it",
-            )
-    return name
+    return check_own_name(name, SLEEP_PREFIX, "sleep name")
