@@ -30,9 +30,8 @@ from workflow_engine import (
 from workflow_engine.core.commands import AllOf
 from workflow_engine.runtime.points import Point
 
-from ..runtime.bench import Bench, kinds
+from ..runtime.bench import Bench, Meanwhile, kinds
 from ..wholeness import check_whole
-from .test_lost_wakeup import Meanwhile
 
 
 @workflow

@@ -23,10 +23,9 @@ from workflow_engine import (
 )
 from workflow_engine.core.commands import AllOf
 
-from ..runtime.bench import Bench, kinds
+from ..runtime.bench import Bench, Meanwhile, kinds
 from ..wholeness import check_whole
 from .flows import id_of, patient, tell_child, timers
-from .test_lost_wakeup import Meanwhile
 
 MINUTE = timedelta(minutes=1)
 
