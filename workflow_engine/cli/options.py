@@ -137,6 +137,26 @@ class Seconds(click.FloatRange):
         return number
 
 
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+class Duration(Seconds):
+    """A duration with its unit, such as 30d or 12h; without one it is seconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read the number and its unit."""
+        text = str(value).strip()
+        unit = _UNITS.get(text[-1:])
+        if unit is None:
+            return super().convert(text, param, ctx)
+        number = super().convert(text[:-1], param, ctx)
+        return super().convert(number * unit, param, ctx)
+
+
 def _set_debug(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
         ctx.meta[DEBUG] = True

@@ -29,6 +29,7 @@ _COMMANDS = {
     "release": "actions:release",
     "discard": "actions:discard",
     "doctor": "doctor:doctor",
+    "gc": "gc:gc",
     "db": "db:db",
 }
 """Where each command lives, in the order in which help shows them."""
