@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -20,12 +21,14 @@ from workflow_engine.core.rows import (
     AwakeableStatus,
     Claim,
     Done,
+    Fired,
     Instance,
     Key,
     Lease,
     Missing,
     Timer,
 )
+from workflow_engine.errors import StoreRefused
 from workflow_engine.store import schema
 from workflow_engine.store.database import Database
 from workflow_engine.store.sql_store import SqlStore
@@ -42,6 +45,7 @@ from .actors import (
     kinds,
     lease_on,
     new,
+    ok,
     spawn,
     sql,
     statements,
@@ -223,11 +227,11 @@ def test_firing_takes_the_longest_due_first_and_no_more_than_asked(
         lease = lease_on(store, key)
         park(store, lease, Timer("sleep:nap", delay=(5 - number) * SECOND))
     clock.advance(MINUTE)
-    assert store.fire_due(2) == 2
+    assert store.fire_due(2).count == 2
     fired = [key.id for key in keys if row_of(store, key).position]
     assert fired == ["3", "4"]
-    assert store.fire_due(10) == 3
-    assert store.fire_due(10) == 0
+    assert store.fire_due(10).count == 3
+    assert store.fire_due(10).count == 0
 
 
 @pytest.mark.postgres
@@ -243,11 +247,48 @@ def test_a_locked_row_holds_up_no_other_timer(
         with paused_after_writing(others) as pause:
             with in_thread(lambda: other.cancel(first)) as cancelled:
                 pause.wait_reached()
-                assert store.fire_due(10) == 1
+                assert store.fire_due(10).count == 1
                 assert row_of(store, second).position == 1
                 pause.go_on()
             assert isinstance(cancelled.result(), Instance)
-        assert store.fire_due(10) == 0
+        assert store.fire_due(10).count == 0
+
+
+def test_a_broken_instance_keeps_its_timers_and_holds_up_no_others(
+    store: SqlStore, database: Database, clock: BoundClock
+) -> None:
+    leases = [lease_on(store, Key("order", str(number))) for number in range(3)]
+    for lease in leases:
+        assert isinstance(store.append(lease, [ok("a")], 0, None), Appended)
+        assert park(store, lease, NAP, expect=1) == Done()
+    broken = leases[1].instance
+    sql(database, f"UPDATE wf_instances SET position = 0 WHERE id = {broken}")
+    clock.advance(MINUTE)
+    problem = f"the journal of instance {broken} holds entries that its row does not"
+    for fired in (2, 0):
+        found = store.fire_due(10)
+        assert (found.count, list(found.broken)) == (fired, [broken])
+        assert problem in found.broken[broken]
+    assert store.fire_due(10, {broken}) == Fired(0)
+    assert len(store.timers(broken, 0)) == 1
+    sql(database, f"UPDATE wf_instances SET position = 1 WHERE id = {broken}")
+    assert store.fire_due(10) == Fired(1)
+
+
+def test_a_database_that_refuses_to_be_written_is_not_a_broken_instance(
+    sqlite_url: str, tmp_path: Path, clock: BoundClock
+) -> None:
+    with Database.open(sqlite_url) as database:
+        schema.ensure(database)
+        store = SqlStore(database, clock)
+        park(store, lease_on(store), NAP)
+    clock.advance(MINUTE)
+    shut = f"sqlite:///file:{tmp_path}/test.db?mode=ro&uri=true"
+    with (
+        Database.open(shut) as database,
+        pytest.raises(StoreRefused, match="readonly"),
+    ):
+        SqlStore(database, clock).fire_due(10)
 
 
 def test_an_idle_look_for_timers_is_one_statement(
@@ -256,7 +297,7 @@ def test_an_idle_look_for_timers_is_one_statement(
     for number in range(50):
         park(store, lease_on(store, Key("order", str(number))), NAP)
     with statements(database) as seen:
-        assert store.fire_due(100) == 0
+        assert store.fire_due(100).count == 0
     assert len(seen) == 1
 
 
@@ -282,7 +323,7 @@ def test_two_workers_fire_a_timer_once(
     fired = one_after_the_other(
         (mine, lambda: mine.store.fire_due(10)), lambda: other.store.fire_due(10)
     )
-    assert fired == (1, 0)
+    assert fired == (Fired(1), Fired(0))
     assert kinds(history(mine.store, lease)) == ["wake"]
 
 

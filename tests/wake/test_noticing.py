@@ -310,6 +310,24 @@ def test_a_due_sleep_that_cannot_be_had_does_not_keep_a_worker_spinning(
         assert engine.worker().run_once().completed == 1
 
 
+def test_a_broken_sleeper_does_not_keep_a_worker_spinning(bench: Bench) -> None:
+    clock = CountingClock()
+    engine = bench.engine(patient, napping, clock=clock)
+    engine.run(patient, "helps to break the other's journal")
+    engine.run(napping, "1", 60)
+    bench.execute(
+        "INSERT INTO wf_journal (instance_id, generation, position, kind, step_name, "
+        "live, format, recorded_at, entry_id) SELECT i.id, 0, 1, kind, 'x', live, "
+        "format, recorded_at, 'x' FROM wf_journal, wf_instances i "
+        "WHERE i.workflow_id = '1'"
+    )
+    clock.advance(60)
+    worker = engine.worker(poll=1)
+    clock.after(5, worker.stop)
+    worker.run()
+    assert clock.waits == [1.0] * 5
+
+
 def test_due_sleepers_are_fired_in_bounded_batches(bench: Bench) -> None:
     engine = bench.engine(napping)
     engine.run(napping, "0", 60)

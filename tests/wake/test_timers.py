@@ -133,6 +133,49 @@ def test_a_resurrected_instance_sleeps_on_until_its_old_due_time(
     assert broken.worker.run_once().completed == 1
 
 
+# --- beside a broken instance ---
+
+
+DAMAGE = {
+    "journal": ("position", "0", "1"),
+    "row": ("tags", "'{'", "'{}'"),
+}
+"""Which column of an instance is damaged, by what, and what belongs there."""
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_broken_instance_keeps_no_other_sleeper_from_waking(
+    bench: Bench, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    @workflow
+    def sleeper() -> WorkflowBody[str]:
+        yield Step("lie down", bench.do, "lie down")
+        yield sleep(60, name="nap")
+        return "rested"
+
+    engine = bench.engine(sleeper)
+    for id in ("before", "broken", "after"):
+        engine.run(sleeper, id)
+    column, bad, good = DAMAGE[damage]
+    put = f"UPDATE wf_instances SET {column} = {{}} WHERE workflow_id = 'broken'"
+    bench.execute(put.format(bad))
+    bench.clock.advance(60)
+    worker = engine.worker()
+    summary = worker.run_once()
+    assert (summary.timers_fired, summary.completed) == (2, 2)
+    ((number,),) = bench.execute(
+        "SELECT id FROM wf_instances WHERE workflow_id = 'broken'"
+    )
+    told = f"instance {number} cannot be woken and is left alone for a while: "
+    assert caplog.text.count(told) == 1
+    assert worker.run_once() == PassSummary()
+    assert caplog.text.count(told) == 1, "it is not tried again at once"
+    assert [name for name, _ in timers(bench)] == ["sleep:nap"]
+    bench.execute(put.format(good))
+    bench.clock.advance(10)
+    assert worker.run_once().completed == 1
+
+
 # --- workflows ------------------------------------------------------------------------
 
 

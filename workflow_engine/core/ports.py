@@ -39,6 +39,7 @@ from workflow_engine.core.rows import (
     Crashed,
     Done,
     Ended,
+    Fired,
     Held,
     Instance,
     Key,
@@ -165,10 +166,14 @@ class Store(Examining, Collecting, Protocol):
     ) -> Appended | Refusal:
         """Start timers while the run goes on; all entries after ``known``."""
 
-    def fire_due(self, limit: int) -> int:
-        """Deliver up to ``limit`` timers that are due, whoever holds the leases; how
-        many. A timer of an older generation or of an ended instance delivers
-        nothing."""
+    def fire_due(self, limit: int, exclude: Collection[int] = ()) -> Fired:
+        """Deliver up to ``limit`` timers that are due, whoever holds the leases.
+
+        A timer of an older generation or of an ended instance delivers nothing.
+
+        An instance whose row cannot be read or contradicts its journal keeps its timers
+        and holds up no other. ``exclude`` are instances to leave alone.
+        """
 
     def finish(
         self, lease: Lease, status: Status, payload: str | None, drafts: Sequence[Draft]

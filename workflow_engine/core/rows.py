@@ -237,6 +237,19 @@ class Batch:
 
 
 @attrs.frozen
+class Fired:
+    """What `Store.fire_due` did.
+
+    Attributes:
+        count: timers delivered.
+        broken: what is wrong with instances whose timers could not be, by number.
+    """
+
+    count: int
+    broken: Mapping[int, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen
 class Resolved:
     """How a delivery went. ``delivered`` is False when the name had an entry already,
     when the generation is not the current one, or when the instance has ended."""

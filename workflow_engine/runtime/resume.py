@@ -11,7 +11,7 @@ import logging
 import queue
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from types import FrameType
 
@@ -32,6 +32,7 @@ from workflow_engine.runtime.execution import execute
 from workflow_engine.runtime.owner import is_provably_dead
 from workflow_engine.runtime.persistence import FIRST_PAUSE, LONGEST_PAUSE
 from workflow_engine.runtime.points import ProcessDied
+from workflow_engine.runtime.shunned import Shunned
 from workflow_engine.runtime.summary import PassSummary, count
 
 logger = logging.getLogger("workflow_engine")
@@ -58,7 +59,7 @@ class WorkerOptions:
         poll: how long to wait before looking again when nothing was found.
         grace: how long a stopping worker waits for steps that are running.
         shun: how long an instance is left alone by this worker when it has an unknown
-            patch, or its run broke off.
+            patch, its run broke off, or it is broken.
         listen: whether it hears of what other processes do before its next poll.
     """
 
@@ -84,7 +85,7 @@ class Worker:
     def _settle_in(self, equipment: Equipment) -> None:
         self._equipment = equipment
         self._settled = threading.Event()
-        self._shunned: dict[int, float] = {}
+        self._shunned = Shunned(equipment.clock, self._options.shun / 1e6)
         self._running: dict[int, threading.Thread] = {}
         self._done: queue.SimpleQueue[PassSummary] = queue.SimpleQueue()
         self._died: ProcessDied | None = None
@@ -176,7 +177,8 @@ class Worker:
     def _pause_after(self, batch: Batch | None) -> float:
         """Seconds to wait for a hint before looking again without one."""
         poll = self._options.poll
-        pause = None if batch is None else batch.pause
+        # What is broken stays due, and hides when the next thing is.
+        pause = None if batch is None or self._shunned.broken() else batch.pause
         return (poll if pause is None else min(poll, max(pause, LEAST_PAUSE))) / 1e6
 
     # --- claiming ---
@@ -190,7 +192,8 @@ class Worker:
         since = equipment.clock.monotonic()
         try:
             self._expire_the_dead()
-            fired = equipment.store.fire_due(FIRE)
+            fired = equipment.store.fire_due(FIRE, self._shunned.broken())
+            self._leave_broken(fired.broken)
             batch = equipment.store.claim_due(
                 equipment.owner,
                 options.lease,
@@ -198,13 +201,13 @@ class Worker:
                 equipment.registry.names,
                 room,
                 options.max_takeovers,
-                seen | self._shunned_now() | set(self._running),
+                seen | self._shunned.now() | set(self._running),
             )
         except StoreUnavailable as error:
             logger.warning("nothing was claimed, trying again: %s", error)
             return None
         self._since = since
-        self._done.put(PassSummary(timers_fired=fired))
+        self._done.put(PassSummary(timers_fired=fired.count))
         return batch
 
     def _expire_the_dead(self) -> None:
@@ -215,12 +218,14 @@ class Worker:
             freed = store.expire(dead)
             logger.info("%d lease(s) of dead processes are free", freed)
 
-    def _shunned_now(self) -> set[int]:
-        now = self._equipment.clock.monotonic()
-        for instance, until in list(self._shunned.items()):  # runs add to it meanwhile
-            if until <= now:
-                self._shunned.pop(instance, None)
-        return set(self._shunned)
+    def _leave_broken(self, broken: Mapping[int, str]) -> None:
+        for instance, problem in broken.items():
+            logger.error(
+                "instance %d cannot be woken and is left alone for a while: %s",
+                instance,
+                problem,
+            )
+            self._shunned.add(instance, broken=True)
 
     def _told(self, batch: Batch, count_unregistered: bool) -> PassSummary:
         summary = PassSummary(
@@ -262,17 +267,12 @@ class Worker:
             key.id,
             ", ".join(sorted(unknown)),
         )
-        until = self._equipment.clock.monotonic() + self._options.shun / 1e6
-        self._shunned[claim.lease.instance] = until
+        self._shunned.add(claim.lease.instance)
         self._done.put(PassSummary(unknown_name=1))
         try:
             self._equipment.store.release(claim.lease)
         except StoreUnavailable as error:  # the lease runs out by itself
             logger.warning("%r, %r was not released: %s", key.workflow, key.id, error)
-
-    def _leave_alone(self, claim: Claim) -> None:
-        until = self._equipment.clock.monotonic() + self._options.shun / 1e6
-        self._shunned[claim.lease.instance] = until
 
     def _begin(self, claim: Claim) -> None:
         thread = threading.Thread(
@@ -316,7 +316,7 @@ class Worker:
         except BaseException:
             logger.exception("%r, %r: the run broke off", key.workflow, key.id)
             # Its lease is given back and nothing paces it: else it would be next again.
-            self._leave_alone(claim)
+            self._shunned.add(claim.lease.instance)
             return PassSummary(transient_errors=1)
         _log(key.workflow, key.id, ending)
         return count(ending) + PassSummary(advanced=int(moved))

@@ -184,9 +184,14 @@ class Timers:
         c = self._c
         return select(*c).where(*self._stream).order_by(c.due_at, c.step_name)
 
-    def due(self, work: UnitOfWork, limit: int) -> Sequence[Due]:
-        """The timers of all instances that are due, the first due first."""
-        rows = work.run(self._due, limit_is=limit)
+    def due(
+        self, work: UnitOfWork, limit: int, exclude: Collection[int] = ()
+    ) -> Sequence[Due]:
+        """The timers of all other instances that are due, the first due first."""
+        statement = self._due
+        if exclude:
+            statement = statement.where(self._c.instance_id.not_in(exclude))
+        rows = work.run(statement, limit_is=limit)
         return [Due(row.instance_id, row.generation, row.step_name) for row in rows]
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 
 from workflow_engine.core.identity import AWAKEABLE_PREFIX
@@ -14,6 +14,7 @@ from workflow_engine.core.rows import (
     AwakeableStatus,
     ChildRow,
     Done,
+    Fired,
     Key,
     Lease,
     Missing,
@@ -21,12 +22,16 @@ from workflow_engine.core.rows import (
     Timer,
     TimerRow,
 )
+from workflow_engine.errors import StoreRefused
 from workflow_engine.store.family import message_draft
-from workflow_engine.store.journal import Stream
+from workflow_engine.store.journal import NameTaken, Stream
 from workflow_engine.store.ledger import Locked
 from workflow_engine.store.protocol import Protocol, check
 from workflow_engine.store.timers import Due
 from workflow_engine.store.unit_of_work import UnitOfWork
+
+_BROKEN = (StoreRefused, ValueError, TypeError)
+"""What one instance may raise: its row contradicts its journal, or cannot be read."""
 
 RECOVERABLE = frozenset({Status.FAILED, Status.CANCELLED})
 """Endings after which an instance may go on, and is owed the timers that fell due."""
@@ -85,12 +90,12 @@ class Waiting(Protocol):
             row = self._note_timers(work, held)
             return self._news(work, lease, row, known)
 
-    def fire_due(self, limit: int) -> int:
+    def fire_due(self, limit: int, exclude: Collection[int] = ()) -> Fired:
         """See `Store.fire_due`."""
         with self._read() as work:
-            due = self._timers.due(work, limit)
+            due = self._timers.due(work, limit, exclude)
         if not due:
-            return 0
+            return Fired(0)
         by_instance = {
             instance: list(group)
             for instance, group in groupby(
@@ -98,11 +103,27 @@ class Waiting(Protocol):
                 key=lambda each: each.instance,
             )
         }
+        try:
+            return Fired(self._fire_all(by_instance))
+        except _BROKEN as error:
+            _see_whose(error)
+        # Which one it is shows when each has a transaction of its own.
+        count, broken = 0, {}
+        for instance, timers in by_instance.items():
+            try:
+                count += self._fire_all({instance: timers})
+            except _BROKEN as error:
+                _see_whose(error)
+                broken[instance] = f"{type(error).__name__}: {error}"
+        return Fired(count, broken)
+
+    def _fire_all(self, due: Mapping[int, Sequence[Due]]) -> int:
+        """Deliver the timers of these instances, in one transaction."""
         fired = 0
         with self._write() as work:
-            for row in self._instances.lock_free(work, sorted(by_instance)):
+            for row in self._instances.lock_free(work, sorted(due)):
                 fired += self._fire(work, row)
-                self._put_away(work, row, by_instance[row.instance.instance])
+                self._put_away(work, row, due[row.instance.instance])
         return fired
 
     def _fire(self, work: UnitOfWork, row: Locked) -> int:
@@ -232,6 +253,12 @@ class Waiting(Protocol):
         tail = self._tail(work, lease, known)
         instance = row.instance
         return Appended(tail, instance.position, instance.cancel_requested)
+
+
+def _see_whose(error: Exception) -> None:
+    """Raise an error that is not of one instance, but of the whole database."""
+    if isinstance(error, StoreRefused) and not isinstance(error.__cause__, NameTaken):
+        raise error
 
 
 def _stream(instance: int, generation: int) -> Stream:
