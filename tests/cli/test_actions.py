@@ -133,6 +133,15 @@ def test_both_answers_at_once_are_a_mistake(on_sqlite: CommandLine) -> None:
     assert result.exit_code == 2
 
 
+def test_a_cancellation_is_taken_back(on: CommandLine) -> None:
+    on("run", "flows:approve", "1")
+    on.ok("cancel", "approve", "1")
+    assert "forget_cancel" in on.refused("resurrect", "approve", "1")
+    shown = on.ok("resurrect", "approve", "1", "--forget-cancel")
+    assert shown == "approve 1 is resurrected: waiting for a worker\n"
+    assert on("run", "flows:approve", "1").exit_code == 3
+
+
 def test_only_what_failed_is_resurrected(on: CommandLine) -> None:
     on.ok("run", "flows:fulfil", "1", ORDER)
     line = on.refused("resurrect", "order-fulfilment", "1")

@@ -28,7 +28,10 @@ def test_every_pair_is_a_move_or_a_sentence(status: Status, event: Event) -> Non
 
 def test_an_ended_instance_does_nothing_but_be_resurrected() -> None:
     moves = {(status, event) for status, event in MOVES if status in ENDED}
-    assert moves == {(Status.FAILED, Event.RESURRECT)}
+    assert moves == {
+        (Status.FAILED, Event.RESURRECT),
+        (Status.CANCELLED, Event.RESURRECT),
+    }
 
 
 def test_every_live_status_can_end() -> None:

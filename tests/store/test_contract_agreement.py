@@ -299,18 +299,13 @@ class Agreement(RuleBasedStateMachine):
 
     @rule(id=IDS)
     def request_cancel(self, id: str) -> None:
-        for database in self.databases:
-            sql(
-                database,
-                "UPDATE wf_instances SET cancel_requested = true WHERE "
-                f"workflow_name = '{self.workflow}' AND workflow_id = '{id}'",
-            )
+        self.both(lambda store, _: store.cancel(self.key(id), cleanup=True))
 
-    @rule(id=IDS, rerun=st.none() | st.lists(NAMES, max_size=2))
-    def resurrect(self, id: str, rerun: list[str] | None) -> None:
+    @rule(id=IDS, rerun=st.none() | st.lists(NAMES, max_size=2), forget=st.booleans())
+    def resurrect(self, id: str, rerun: list[str] | None, forget: bool) -> None:
         def resurrect(store: SqlStore, _: int) -> object:
             try:
-                return store.resurrect(self.key(id), rerun)
+                return store.resurrect(self.key(id), rerun, forget)
             except EntryNotFound as error:
                 return error.what
 

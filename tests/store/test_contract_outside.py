@@ -330,6 +330,7 @@ def test_only_failed_and_blocked_instances_are_resurrected(store: SqlStore) -> N
     store.cancel(KEY)
     assert store.resurrect(KEY, ()) == row(store)
     assert kinds(history(store, lease)) == ["cancelled"]
+    assert store.resurrect(KEY, (), forget_cancel=True) == Done()
 
 
 def test_an_old_owner_cannot_write_after_a_resurrection(store: SqlStore) -> None:

@@ -118,6 +118,11 @@ def cancel(
 @click.option(
     "--rerun-none", is_flag=True, help="Keep all that was recorded after the failure."
 )
+@click.option(
+    "--forget-cancel",
+    is_flag=True,
+    help="Take its cancellation back; a cancelled one goes on, too.",
+)
 @where_options
 @json_option
 def resurrect(
@@ -125,6 +130,7 @@ def resurrect(
     id: str,
     again: tuple[str, ...],
     rerun_none: bool,
+    forget_cancel: bool,
     where: Where,
     as_json: bool,
 ) -> None:
@@ -138,7 +144,7 @@ def resurrect(
         raise click.UsageError("--rerun and --rerun-none exclude each other")
     rerun = again if again or rerun_none else None
     with where.engine() as engine:
-        engine.resurrect(name, id, rerun=rerun)
+        engine.resurrect(name, id, rerun=rerun, forget_cancel=forget_cancel)
         instance = engine.describe(name, id)
     if as_json:
         print_json(describe_instance(instance))

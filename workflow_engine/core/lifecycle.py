@@ -68,6 +68,8 @@ MOVES: dict[tuple[Status, Event], Status] = {
     (B, Event.FAIL): Status.FAILED,
     **{(status, Event.CANCEL): Status.CANCELLED for status in (R, S, B)},
     (Status.FAILED, Event.RESURRECT): R,
+    # Only if its cancellation is to be forgotten.
+    (Status.CANCELLED, Event.RESURRECT): R,
     (B, Event.RESURRECT): R,
 }
 

@@ -286,11 +286,13 @@ class Store(Examining, Collecting, Protocol):
         """
 
     def resurrect(
-        self, key: Key, rerun: Collection[str] | None
+        self, key: Key, rerun: Collection[str] | None, forget_cancel: bool = False
     ) -> Done | Ambiguous | Instance | Missing:
         """Make a failed or blocked instance runnable: supersede the failure that left
         the body, drop the generation's snapshots, reset the counts and record it.
 
+        With ``forget_cancel``, a cancelled one too: supersede a delivered cancellation
+        and every step after it. Without, a request that was not delivered is cleared.
         `Ambiguous` when live step entries lie after the failure and ``rerun`` is None;
         the row when its status does not allow it.
         """

@@ -269,27 +269,38 @@ class Outside:
         return answer.status == Status.CANCELLED or not answer.status.is_ended
 
     def resurrect(
-        self, workflow: Named, id: str, *, rerun: Collection[str] | None = None
+        self,
+        workflow: Named,
+        id: str,
+        *,
+        rerun: Collection[str] | None = None,
+        forget_cancel: bool = False,
     ) -> None:
         """Make a failed or blocked instance runnable again.
 
         The failure that left the body is superseded, so that its step runs again; what
-        was recorded before it stays. Workers take the instance up.
+        was recorded before it stays. Workers take the instance up. If it was asked to
+        end and its body was told so, its cleanup goes on; if it was not told, the
+        request is dropped.
 
         Args:
             rerun: which of the steps recorded after the failure (a compensation) run
                 again too; ``()`` for none. Needed only if there are any.
+            forget_cancel: take the cancellation back. A cancelled instance goes on,
+                too, where it was. What its cleanup recorded becomes history; what that
+                did is not undone.
 
         Raises:
             ResurrectAmbiguous: there are such steps, and ``rerun`` was not given.
             EntryNotFound: ``rerun`` names a step that is none of them.
-            IllegalMove: the instance is neither failed nor blocked.
+            IllegalMove: the instance is neither failed nor blocked, nor cancelled with
+                ``forget_cancel``.
             InstanceNotFound: there is none.
         """
         if isinstance(rerun, str):
             raise TypeError(f"rerun takes several names; write rerun=({rerun!r},)")
         key = key_of(workflow, id)
-        answer = self._store.resurrect(key, rerun)
+        answer = self._store.resurrect(key, rerun, forget_cancel)
         if isinstance(answer, Missing):
             raise InstanceNotFound(workflow=key.workflow, id=key.id)
         if isinstance(answer, Ambiguous):
@@ -297,7 +308,10 @@ class Outside:
                 workflow=key.workflow, id=key.id, names=answer.names
             )
         if isinstance(answer, Instance):
-            raise _illegal(answer, "only failed and blocked instances are resurrected")
+            problem = "only failed and blocked instances are resurrected"
+            if answer.status == Status.CANCELLED:
+                problem += "; forget_cancel takes a cancellation back"
+            raise _illegal(answer, problem)
 
     def discard(self, workflow: Named, id: str, position: int) -> None:
         """Turn a wake that blocks its instance into history; the wait is open again.

@@ -6,7 +6,18 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import Insert, Row, Select, Update, bindparam, insert, select, update
+from sqlalchemy import (
+    Delete,
+    Insert,
+    Row,
+    Select,
+    Update,
+    bindparam,
+    delete,
+    insert,
+    select,
+    update,
+)
 
 from workflow_engine.core.journal import NewAwakeable
 from workflow_engine.core.rows import AwakeableRow, AwakeableStatus
@@ -98,6 +109,21 @@ class Awakeables:
             .where(*self._stream, self._c.label.in_(labels))
             .values(status=_PENDING, payload=None, settled_at=None)
         )
+
+    def forget(self, work: UnitOfWork, stream: Stream, labels: Sequence[str]) -> None:
+        """Delete awakeables of a generation."""
+        if labels:
+            work.run(
+                self._forget,
+                instance_is=stream.instance,
+                generation_is=stream.generation,
+                labels_are=list(labels),
+            )
+
+    @cached_property
+    def _forget(self) -> Delete:
+        labels = bindparam("labels_are", type_=self._c.label.type, expanding=True)
+        return delete(self._table).where(*self._stream, self._c.label.in_(labels))
 
     def list(self, work: UnitOfWork, stream: Stream) -> list[AwakeableRow]:
         """Those of a generation, oldest first."""

@@ -6,7 +6,11 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from workflow_engine.core.failure import Reason
-from workflow_engine.core.identity import RESERVED_PREFIXES
+from workflow_engine.core.identity import (
+    AWAKEABLE_ID_PREFIX,
+    AWAKEABLE_PREFIX,
+    RESERVED_PREFIXES,
+)
 from workflow_engine.core.journal import STEP_KINDS, Draft, Entry, Kind
 from workflow_engine.core.lifecycle import MOVES, Event, Status
 from workflow_engine.core.rows import (
@@ -118,7 +122,7 @@ class Outside(Cancellation):
     # --- repairing ---
 
     def resurrect(
-        self, key: Key, rerun: Collection[str] | None
+        self, key: Key, rerun: Collection[str] | None, forget_cancel: bool = False
     ) -> Done | Ambiguous | Instance | Missing:
         """See `Store.resurrect`.
 
@@ -132,15 +136,20 @@ class Outside(Cancellation):
             row = self._instances.lock(work, key)
             if row is None:
                 return Missing()
-            if (row.instance.status, Event.RESURRECT) not in MOVES:
+            if not _may_be_resurrected(row.instance, forget_cancel):
                 return row.instance
             live = self._journal.live(work, row.stream)
+            forgotten = _after_the_cancel(live) if forget_cancel else []
             failure = self._find_failure(work, row, live)
-            later = _steps_after(failure, live)
+            gone = {entry.position for entry in forgotten}
+            kept = [entry for entry in live if entry.position not in gone]
+            later = _steps_after(failure, kept)
             if rerun is None and failure is not None and later:
                 return Ambiguous(tuple(later))
             superseded = _superseded(key, failure, later, rerun or ())
-            self._revive(work, row, live, superseded)
+            superseded = [each for each in superseded if each.position not in gone]
+            self._forget(work, row, forgotten)
+            self._revive(work, row, kept, [*forgotten, *superseded])
             return Done()
 
     def _find_failure(
@@ -154,6 +163,17 @@ class Outside(Cancellation):
         if name is None:
             return None
         return next((entry for entry in live if entry.name == name), None)
+
+    def _forget(
+        self, work: UnitOfWork, row: Locked, forgotten: Sequence[Entry]
+    ) -> None:
+        """See to it that what a forgotten cleanup has opened answers nothing later."""
+        labels = [
+            entry.name.removeprefix(AWAKEABLE_ID_PREFIX)
+            for entry in forgotten
+            if entry.name and entry.name.startswith(AWAKEABLE_ID_PREFIX)
+        ]
+        self._awakeables.forget(work, row.stream, labels)
 
     def _revive(
         self,
@@ -194,6 +214,38 @@ class Outside(Cancellation):
             # A child ends once: what it left is delivered again.
             self._tell_of_children(work, fenced)
             return Done()
+
+
+def _may_be_resurrected(instance: Instance, forget_cancel: bool) -> bool:
+    cancelled = instance.status is Status.CANCELLED
+    return (instance.status, Event.RESURRECT) in MOVES and (
+        forget_cancel or not cancelled
+    )
+
+
+def _after_the_cancel(live: Sequence[Entry]) -> list[Entry]:
+    """What a delivered cancellation brought about: its entry, and the cleanup's steps.
+
+    What the engine chose for the cleanup is part of it: the body does not come to it
+    any more, or in another place.
+    """
+    cancels = [entry.position for entry in live if entry.kind == Kind.CANCEL]
+    if not cancels:
+        return []
+    steps = [
+        entry
+        for entry in live
+        if entry.position >= cancels[0] and entry.kind in {Kind.CANCEL, *STEP_KINDS}
+    ]
+    names = {entry.name or "" for entry in steps}
+    answers = [
+        entry
+        for entry in live
+        if entry.name
+        and entry.name.startswith(AWAKEABLE_PREFIX)
+        and AWAKEABLE_ID_PREFIX + entry.name.removeprefix(AWAKEABLE_PREFIX) in names
+    ]
+    return [*steps, *answers]
 
 
 def _steps_after(failure: Entry | None, live: Sequence[Entry]) -> dict[str, Entry]:
