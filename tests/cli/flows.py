@@ -16,6 +16,7 @@ from workflow_engine import (
     StepFailed,
     WorkflowBody,
     awakeable,
+    receive,
     restore_seed,
     sleep,
     spawn_child,
@@ -107,6 +108,13 @@ def expense(amount: int = 7) -> WorkflowBody[int]:
     yield Step("send", note, approval.id)
     approved = yield from approval
     return approved + amount
+
+
+@workflow
+def listen(seconds: float = 60) -> WorkflowBody[Any]:
+    """Waits for a message, for some time."""
+    word = yield from receive("word").timeout(seconds)
+    return word
 
 
 @workflow

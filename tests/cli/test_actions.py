@@ -16,6 +16,21 @@ def kinds(on: CommandLine, *name: str) -> list[str]:
     return [entry["kind"] for entry in on.json("journal", *name)["entries"]]
 
 
+# --- send -----------------------------------------------------------------------------
+
+
+def test_a_message_is_sent_once_a_key(on: CommandLine) -> None:
+    on("run", "flows:listen", "1")
+    assert on.ok("send", "listen", "1", "word", "five", "--key", "k") == (
+        "listen 1: sent on word\n"
+    )
+    again = on("send", "listen", "1", "word", "six", "--key", "k")
+    assert again.exit_code == 1
+    assert "nothing was sent" in again.stderr
+    assert on.ok("run", "flows:listen", "1").splitlines()[-1] == 'completed "five"'
+    assert on.json("send", "listen", "1", "word", "7")["sent"] is False
+
+
 # --- resolve --------------------------------------------------------------------------
 
 

@@ -84,6 +84,22 @@ def test_any_other_name_is_for_somebody_to_resolve() -> None:
     assert told("go", Sources(), wake_after=BEFORE).command is None
 
 
+def test_a_message_is_told_with_the_command_that_sends_it() -> None:
+    wait = told("message:a%3Ab", Sources())
+    assert (wait.kind, wait.words) == ("message", "a message on 'a:b'")
+    assert wait.command == "workflow-engine send ship 1 a:b VALUE"
+
+
+def test_a_timed_wait_is_told_with_its_end() -> None:
+    limits = [
+        TimerView("timeout:message%3Aword:1", SOON, BEFORE),
+        TimerView("timeout:message%3Aword:0", SOON + timedelta(hours=1), BEFORE),
+    ]
+    wait = told("message:word", Sources(timers=limits))
+    assert wait.words == f"a message on 'word', at the latest until {AT_SOON}"
+    assert wait.until == SOON
+
+
 # --- show -----------------------------------------------------------------------------
 
 
@@ -142,6 +158,14 @@ def test_show_says_what_woke_an_instance(open_: CommandLine) -> None:
 def test_list_names_what_is_waited_for(open_: CommandLine) -> None:
     _, row = open_.ok("list").splitlines()
     assert row.endswith("the awakeable 'approval'")
+
+
+def test_show_says_for_which_message_and_how_long(on: CommandLine) -> None:
+    on("run", "flows:listen", "1")
+    first, second, third, *_ = on.ok("show", "listen", "1").splitlines()
+    assert first.startswith("listen 1: waiting for a message on 'word' since ")
+    assert re.match(r"  waits for   a message on 'word', at the latest until ", second)
+    assert third.endswith("workflow-engine send listen 1 word VALUE")
 
 
 # --- awakeables and timers ------------------------------------------------------------

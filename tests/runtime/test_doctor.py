@@ -22,6 +22,7 @@ from workflow_engine import (
     Step,
     WorkflowBody,
     awakeable,
+    receive,
     restore_seed,
     sleep,
     spawn_child,
@@ -82,6 +83,12 @@ def approval() -> WorkflowBody[int]:
 
 
 @workflow
+def listener() -> WorkflowBody[list[str]]:
+    first = yield from receive("word", returns=str)
+    return [first, (yield from receive("word", returns=str))]
+
+
+@workflow
 def parent(child: str) -> WorkflowBody[int]:
     handle = yield from spawn_child(answer, child)
     return (yield from handle)
@@ -98,7 +105,7 @@ def rounds() -> WorkflowBody[int]:
     return (yield from handle) + (yield from child)
 
 
-ALL = (steps, answer, nap, approval, parent, rounds)
+ALL = (steps, answer, nap, approval, parent, listener, rounds)
 
 
 @pytest.fixture
@@ -449,6 +456,20 @@ def test_a_child_that_ended_and_its_parent_was_not_told(
         "and it was not told"
     )
     assert repaired(engine, finding).run(parent, "1") == Completed(7)
+
+
+def test_a_message_that_a_live_instance_is_still_owed(
+    bench: Bench, engine: Engine
+) -> None:
+    engine.start(listener, "1")
+    engine.send(listener, "1", "word", "first", key="k")
+    bench.execute("UPDATE wf_messages SET payload = '\"owed\"', message_key = 'j'")
+    finding = only(engine, FaultKind.MESSAGE_UNTOLD, "listener")
+    assert finding.problem == (
+        "it was sent a message on 'word' at 2030-01-01T00:00:00+00:00, and was not told"
+    )
+    ending = repaired(engine, finding).run(listener, "1")
+    assert ending == Completed(["first", "owed"])
 
 
 def test_what_belongs_to_an_older_generation_is_owed_to_nobody(

@@ -72,6 +72,43 @@ def resolve(
 
 @click.command()
 @instance_arguments
+@click.argument("topic")
+@click.argument("value")
+@click.option("--key", help="Sending it again with the same key changes nothing.")
+@where_options
+@json_option
+@click.pass_context
+def send(
+    ctx: click.Context,
+    name: str,
+    id: str,
+    topic: str,
+    value: str,
+    key: str | None,
+    where: Where,
+    as_json: bool,
+) -> None:
+    """Send VALUE to an instance as a message on TOPIC.
+
+    NAME is the instance's workflow. VALUE is JSON; text that is not JSON is taken as
+    text. It is kept until the instance takes it. If the instance has completed, or has
+    been sent this key before, nothing changes and the exit code is 1.
+    """
+    with where.engine() as engine:
+        sent = engine.send(name, id, topic, parse_value(value), key, returns=Any)
+        instance = engine.describe(name, id)
+    if as_json:
+        print_json({"sent": sent, **describe_instance(instance)})
+    elif sent:
+        click.echo(f"{name} {id}: sent on {topic}")
+    else:
+        why = "it has completed" if key is None else "it has completed or has this key"
+        click.echo(f"{name} {id}: nothing was sent; {why}", err=True)
+    ctx.exit(0 if sent else ERROR)
+
+
+@click.command()
+@instance_arguments
 @click.option("--cleanup", is_flag=True, help="Ask it to end, so that it can clean up.")
 @click.option("--cascade", is_flag=True, help="Its children, and theirs, as well.")
 @where_options

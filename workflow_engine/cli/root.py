@@ -21,6 +21,7 @@ _COMMANDS = {
     "awakeables": "awakeables:awakeables",
     "timers": "timers:timers",
     "resolve": "actions:resolve",
+    "send": "actions:send",
     "signal": "awakeables:signal",
     "reject": "awakeables:reject",
     "cancel-awakeable": "awakeables:cancel_awakeable",

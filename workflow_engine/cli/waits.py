@@ -13,8 +13,12 @@ from workflow_engine.cli.words import dated, wait_in_words
 from workflow_engine.core.identity import (
     AWAKEABLE_PREFIX,
     CHILD_PREFIX,
+    MESSAGE_PREFIX,
     SLEEP_PREFIX,
+    TIMEOUT_PREFIX,
 )
+from workflow_engine.core.ids import parted
+from workflow_engine.core.topics import wait_timed_by
 
 if TYPE_CHECKING:
     from workflow_engine.cli.options import Where
@@ -52,7 +56,7 @@ class WaitInWords:
 
     Attributes:
         name: as the journal will have it.
-        kind: ``sleep``, ``awakeable``, ``child`` or ``await``.
+        kind: ``sleep``, ``awakeable``, ``child``, ``message`` or ``await``.
         words: what it is, as one reads after "waits for".
         ends_by: what the command does, in front of it.
         command: what ends the wait, or leads there; None if only the time does.
@@ -94,19 +98,35 @@ class _Teller:
         self._now = now
         self._where = where
         self._timers = {each.name: each for each in sources.timers}
+        self._limits = {
+            wait_timed_by(each.name): each
+            # The first due comes last, and stays.
+            for each in reversed(sources.timers)
+            if each.name.startswith(TIMEOUT_PREFIX)
+        }
         self._awakeables = {
             AWAKEABLE_PREFIX + each.label: each for each in sources.awakeables
         }
         self._children = {each.name: each for each in sources.children}
 
     def tell(self, name: str) -> WaitInWords:
+        wait, limit = self._tell(name), self._limits.get(name)
+        if limit is None:
+            return wait
+        words = f"{wait.words}, at the latest until {dated(limit.due_at, self._now)}"
+        return attrs.evolve(wait, words=words, until=limit.due_at)
+
+    def _tell(self, name: str) -> WaitInWords:
         if name.startswith(SLEEP_PREFIX):
             return self._sleep(name)
         if name.startswith(AWAKEABLE_PREFIX):
             return self._awakeable(name)
         if name.startswith(CHILD_PREFIX):
             return self._child(name)
-        return self._await(name)
+        if name.startswith(MESSAGE_PREFIX):
+            topic = parted(name.removeprefix(MESSAGE_PREFIX))[0]
+            return self._delivered_by(name, "message", "send", topic)
+        return self._delivered_by(name, "await", "resolve", name)
 
     def _sleep(self, name: str) -> WaitInWords:
         words, timer = wait_in_words(name), self._timers.get(name)
@@ -152,18 +172,20 @@ class _Teller:
             command=self._where.command("show", child.workflow, child.id),
         )
 
-    def _await(self, name: str) -> WaitInWords:
+    def _delivered_by(
+        self, name: str, kind: str, command: str, subject: str
+    ) -> WaitInWords:
         found = self._found
         if self._is_woken:
-            return WaitInWords(name, "await", wait_in_words(name))
+            return WaitInWords(name, kind, wait_in_words(name))
         return WaitInWords(
             name,
-            "await",
+            kind,
             wait_in_words(name),
             since=found.updated_at,
             ends_by="deliver it with",
             command=self._where.command(
-                "resolve", found.workflow, found.id, name, "VALUE"
+                command, found.workflow, found.id, subject, "VALUE"
             ),
         )
 

@@ -10,6 +10,7 @@ from workflow_engine.cli.output import instant
 from workflow_engine.core.identity import (
     AWAKEABLE_PREFIX,
     CHILD_PREFIX,
+    MESSAGE_PREFIX,
     SLEEP_PREFIX,
 )
 from workflow_engine.core.ids import parted
@@ -123,6 +124,8 @@ def wait_in_words(name: str) -> str:
         return f"the awakeable {name.removeprefix(AWAKEABLE_PREFIX)!r}"
     if name.startswith(CHILD_PREFIX):
         return f"the child {' '.join(parted(name.removeprefix(CHILD_PREFIX)))}"
+    if name.startswith(MESSAGE_PREFIX):
+        return f"a message on {parted(name.removeprefix(MESSAGE_PREFIX))[0]!r}"
     return f"a resolve of {name!r}"
 
 

@@ -30,6 +30,7 @@ class FaultKind(StrEnum):
     WAKES_LATE = "wakes_late"
     AWAKEABLE_UNTOLD = "awakeable_untold"
     CHILD_UNTOLD = "child_untold"
+    MESSAGE_UNTOLD = "message_untold"
 
 
 MENDABLE = frozenset(
@@ -41,6 +42,7 @@ MENDABLE = frozenset(
         FaultKind.WAKES_LATE,
         FaultKind.AWAKEABLE_UNTOLD,
         FaultKind.CHILD_UNTOLD,
+        FaultKind.MESSAGE_UNTOLD,
     }
 )
 """Kinds whose repair follows from what is recorded, and loses nothing."""

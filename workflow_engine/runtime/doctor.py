@@ -100,6 +100,11 @@ WORDS: Mapping[FaultKind, _Words] = {
         _FIX,
         "deliver how the child ended",
     ),
+    FaultKind.MESSAGE_UNTOLD: _Words(
+        "it was sent a message on {topic!r} {sent_at}, and was not told",
+        _FIX,
+        "deliver what was kept",
+    ),
 }
 
 

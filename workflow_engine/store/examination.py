@@ -64,6 +64,7 @@ class Examination(Waiting):
         yield FaultKind.OUT_OF_SIGHT, findings.out_of_sight
         yield FaultKind.AWAKEABLE_UNTOLD, findings.untold_awakeables
         yield FaultKind.CHILD_UNTOLD, findings.untold_children
+        yield FaultKind.MESSAGE_UNTOLD, findings.untold_messages
         if status is Status.RUNNING:
             yield FaultKind.LEASE_LEFT, findings.leases_left
         if status is Status.BLOCKED:
@@ -131,6 +132,7 @@ _MEND: dict[FaultKind, Callable[[Examination, UnitOfWork, Locked], None]] = {
     FaultKind.WAKES_LATE: Examination._wake_by_timers,
     FaultKind.AWAKEABLE_UNTOLD: Examination._tell,
     FaultKind.CHILD_UNTOLD: Examination._tell,
+    FaultKind.MESSAGE_UNTOLD: Examination._tell,
 }
 
 

@@ -244,6 +244,20 @@ class Findings:
             )
         )
 
+    @cached_property
+    def untold_messages(self) -> Select[Any]:
+        """Messages that a live instance is still owed."""
+        m = self._tables.messages.c
+        return (
+            self._of_page(m.topic, m.sent_at)
+            .join_from(
+                self._ledger.table,
+                self._tables.messages,
+                and_(*self._of_instance(m.instance_id)),
+            )
+            .where(m.payload.is_not(None))
+        )
+
     # --- at large ---
 
     @cached_property
@@ -374,9 +388,11 @@ class Findings:
 
         That it lies in the page's range follows, but only people know that.
         """
+        return [generation == self._c.generation, *self._of_instance(instance)]
+
+    def _of_instance(self, instance: Any) -> list[ColumnElement[bool]]:
         return [
             instance == self._c.id,
-            generation == self._c.generation,
             instance > bindparam("after_is", type_=BigInteger),
             instance <= bindparam("last_is", type_=BigInteger),
         ]
