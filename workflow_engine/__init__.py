@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from workflow_engine.errors import IllegalMove as IllegalMove
     from workflow_engine.errors import IllegalRotation as IllegalRotation
     from workflow_engine.errors import InputConflict as InputConflict
+    from workflow_engine.errors import InstanceExists as InstanceExists
     from workflow_engine.errors import InstanceNotFound as InstanceNotFound
     from workflow_engine.errors import InvalidDuration as InvalidDuration
     from workflow_engine.errors import InvalidInput as InvalidInput
@@ -160,6 +161,7 @@ _HOMES: dict[str, str] = {
     "IllegalMove": "errors",
     "IllegalRotation": "errors",
     "InputConflict": "errors",
+    "InstanceExists": "errors",
     "InstanceNotFound": "errors",
     "InvalidDuration": "errors",
     "InvalidInput": "errors",
@@ -265,6 +267,7 @@ __all__ = [
     "IllegalMove",
     "IllegalRotation",
     "InputConflict",
+    "InstanceExists",
     "InstanceNotFound",
     "InvalidDuration",
     "InvalidInput",

@@ -23,6 +23,7 @@
     ├── RequestError                what a caller asked for cannot be done
     │   ├── UnknownWorkflow         no body under that name in this engine
     │   ├── InstanceNotFound        no such instance
+    │   ├── InstanceExists          a start that was to be the first is not
     │   ├── EntryNotFound           no such entry in the journal
     │   ├── AwakeableNotFound       no awakeable has that id
     │   ├── InputConflict           the instance exists with other arguments
@@ -266,6 +267,20 @@ class InstanceNotFound(RequestError, LookupError):
 
     workflow: str
     id: str
+
+
+class InstanceExists(RequestError):
+    """workflow {workflow!r} has had an instance {id!r} since {since}; it is {status}
+
+    Attributes:
+        since: when it was started, in UTC.
+        status: a `Status`.
+    """
+
+    workflow: str
+    id: str
+    since: datetime
+    status: str
 
 
 class EntryNotFound(RequestError, LookupError):

@@ -126,6 +126,10 @@ def collect(engine: Engine, definition: Definition, id: str) -> None:
     engine.gc(timedelta(minutes=1))
 
 
+def restart(engine: Engine, definition: Definition, id: str) -> None:
+    engine.starting(on_conflict="restart").start(definition, id, 0)
+
+
 def break_it(engine: Engine, definition: Definition, id: str) -> None:
     global is_broken
     is_broken = True
@@ -168,6 +172,7 @@ CASES = [
     Case("discard", rotating, BLOCKED, discard, 5),
     Case("cancel", rotating, PARKED, cancel, 4, (Status.COMPLETED, Status.CANCELLED)),
     Case("collect", rotating, OLD, collect, 12),
+    Case("start afresh", rotating, OLD, restart, 12),
 ]
 
 

@@ -31,6 +31,19 @@ def test_it_leaves_an_instance_that_exists_as_it_is(on: CommandLine) -> None:
     assert "other arguments (order)" in line
 
 
+def test_an_instance_that_exists_is_rejected_or_started_afresh_when_told_so(
+    on: CommandLine,
+) -> None:
+    on.ok("run", "flows:fulfil", "1", ORDER)
+    words = ("start", "flows:fulfil", "1", '{"id": "o-2"}', "--on-conflict")
+    line = on.refused(*words, "reject")
+    assert line.startswith("workflow 'order-fulfilment' has had an instance '1' since ")
+    assert line.endswith("; it is completed")
+    assert on.json(*words, "restart")["status"] == "running"
+    assert on.json("journal", "order-fulfilment", "1")["entries"] == []
+    assert on("start", "flows:fulfil", "1", "--on-conflict", "replace").exit_code == 2
+
+
 def test_its_arguments_are_checked_before_anything_is_recorded(on: CommandLine) -> None:
     assert "parameter order" in on.refused("start", "flows:fulfil", "1", "5")
     assert "missing a required argument" in on.refused("start", "flows:fulfil", "1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -49,14 +50,22 @@ class Pause:
         self._go.set()
 
 
+WRITES = r"INSERT|UPDATE|DELETE"
+
+
 @contextmanager
-def paused_after_writing(database: Database) -> Iterator[Pause]:
-    """Stop the first transaction that has changed something, before it commits."""
+def paused_after_writing(
+    database: Database, statement: str = WRITES
+) -> Iterator[Pause]:
+    """Stop the first transaction that has written, before it commits.
+
+    ``statement`` is a pattern of what it has to have executed.
+    """
     pause = Pause()
     first = threading.Lock()
 
     def after(*given: Any) -> None:
-        writes = given[2].startswith(("INSERT", "UPDATE", "DELETE"))
+        writes = re.match(statement, given[2])
         if writes and first.acquire(blocking=False):
             pause.here()
 

@@ -45,6 +45,8 @@ TABLES = (
     "wf_children",
 )
 
+DELETED = r"DELETE FROM \S*wf_instances"
+
 
 def finish(store: SqlStore, lease: Lease, status: Status = Status.COMPLETED) -> None:
     """End an instance so."""
@@ -435,6 +437,91 @@ def test_two_collections_share_the_work_and_do_not_wait_for_each_other(
         theirs = collected.result()
     assert mine + theirs == 8
     assert left(store) == []
+
+
+# --- afresh ---------------------------------------------------------------------------
+
+
+def test_an_ended_instance_is_started_afresh_or_left_whole(
+    store: SqlStore, database: Database
+) -> None:
+    old = rich(store, database)
+    fresh = new('{"x":2}', incarnation="f" * 32, tags={"a": "b"}, delay=MINUTE)
+    whole, number = everything(database), 0
+    while dies_before(database, number, lambda: store.restart(KEY, fresh)):
+        assert everything(database) == whole, f"killed before statement {number}"
+        number += 1
+    assert number > 10
+    row = store.find(KEY, payloads=True)
+    assert row is not None
+    assert row.instance > old.instance
+    assert (row.generation, row.position, row.status) == (0, 0, Status.RUNNING)
+    assert (row.incarnation, row.input, row.tags) == (
+        "f" * 32,
+        '{"x":2}',
+        {"a": "b"},
+    )
+    assert row.next_attempt_at is not None
+    rows = everything(database)
+    belongings = ("wf_snapshots", "wf_timers", "wf_awakeables", "wf_messages")
+    assert not any(rows[table] for table in (*belongings, "wf_children"))
+    # The child is an instance of its own.
+    assert store.find(Key("child", "of 1")) is not None
+    assert store.restart(KEY, new()) == (row, False)
+
+
+@pytest.mark.parametrize("status", [None, Status.FAILED, Status.COMPLETED])
+def test_a_child_is_started_afresh_when_its_parent_has_completed(
+    store: SqlStore, status: Status | None
+) -> None:
+    lease = lease_on(store)
+    store.append(lease, [spawn(CHILD)], 0, None)
+    old = an_ended(store, CHILD)
+    if status is not None:
+        finish(store, lease, status)
+    row, created = store.restart(CHILD, new())
+    assert created == (status is Status.COMPLETED)
+    assert (row.instance == old.instance) == (not created)
+    assert row.status is (Status.RUNNING if created else Status.COMPLETED)
+
+
+def test_two_who_start_it_afresh_at_once_get_one_new_instance(
+    store: SqlStore, database: Database, other: SqlStore
+) -> None:
+    old = an_ended(store)
+    with (
+        paused_after_writing(database, DELETED) as pause,
+        in_thread(partial(store.restart, KEY, new("1"))) as one,
+    ):
+        pause.wait_reached()
+        with in_thread(partial(other.restart, KEY, new("2"))) as two:
+            wait_until_blocked(database)
+            pause.go_on()
+            (first, created), (second, again) = one.result(), two.result()
+    assert (created, again) == (True, False)
+    assert first.instance == second.instance > old.instance
+    assert first.input == second.input == "1"
+
+
+def test_a_start_against_a_collection_gets_a_fresh_instance(
+    store: SqlStore, database: Database, other: SqlStore
+) -> None:
+    for start in (other.start, other.restart):
+        old = an_ended(store)
+        with (
+            paused_after_writing(database, DELETED) as pause,
+            in_thread(partial(collect_all, store)) as collected,
+        ):
+            pause.wait_reached()
+            with in_thread(partial(start, KEY, new())) as started:
+                wait_until_blocked(database)
+                pause.go_on()
+                row, created = started.result()
+            assert collected.result() == 1
+        assert created
+        assert row.instance > old.instance
+        store.cancel(KEY)
+        assert collect_all(store) == 1
 
 
 # --- plans ----------------------------------------------------------------------------

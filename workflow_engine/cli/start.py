@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -17,6 +17,9 @@ from workflow_engine.cli.options import (
 from workflow_engine.cli.output import describe_instance, print_json, quiet_output
 from workflow_engine.cli.targets import load_target
 from workflow_engine.cli.words import database_now, standing
+
+if TYPE_CHECKING:
+    from workflow_engine.runtime.starting import OnConflict
 
 
 @click.command()
@@ -35,6 +38,14 @@ from workflow_engine.cli.words import database_now, standing
     show_default=True,
     help="Seconds that workers leave it alone.",
 )
+@click.option(
+    "--on-conflict",
+    type=click.Choice(("attach", "reject", "restart")),
+    default="attach",
+    show_default=True,
+    help="What to do if the instance exists. restart deletes one that has ended, with "
+    "its history, and starts it afresh.",
+)
 @where_options
 @json_option
 def start(
@@ -45,13 +56,14 @@ def start(
     file: TextIO | None,
     tags: tuple[str, ...],
     delay: float,
+    on_conflict: OnConflict,
     where: Where,
     as_json: bool,
 ) -> None:
     """Record an instance without running it; a worker will.
 
-    TARGET and ARGS are as in run. An instance that exists is left as it is; other
-    arguments than it was started with are an error.
+    TARGET and ARGS are as in run. An instance that exists is left as it is, unless
+    --on-conflict says otherwise; other arguments than it was started with are an error.
     """
     with quiet_output(as_json):
         found = load_target(target)
@@ -59,7 +71,7 @@ def start(
         args, kwargs = read_arguments(workflow, arguments, named, file)
     texts = split_pairs(tags, "NAME")
     with where.engine(found.all, may_create=True) as engine:
-        starting = engine.starting(tags=texts, delay=delay)
+        starting = engine.starting(tags=texts, delay=delay, on_conflict=on_conflict)
         starting.start(workflow, id, *args, **kwargs)
         instance = engine.describe(workflow, id)
     if as_json:

@@ -38,6 +38,7 @@ from workflow_engine.runtime.points import NOWHERE, Points
 from workflow_engine.runtime.registry import Registry, Workflow
 from workflow_engine.runtime.resume import Worker, WorkerOptions
 from workflow_engine.runtime.starting import (
+    OnConflict,
     Starting,
     check_declarations,
     place_order,
@@ -256,15 +257,26 @@ class Engine(Collector, Doctor, Messaging):
         return self.starting().start(workflow, id, *args, **kwargs)
 
     def starting(
-        self, *, tags: Mapping[str, str] | None = None, delay: timedelta | float = 0
+        self,
+        *,
+        tags: Mapping[str, str] | None = None,
+        delay: timedelta | float = 0,
+        on_conflict: OnConflict = "attach",
     ) -> Starting:
         """Options of a start, which cannot clash with a body's keywords.
 
         Args:
             tags: short texts to find the instance by.
             delay: how long workers leave it alone, a timedelta or seconds.
+            on_conflict: what to do if the instance exists. "attach" to it, as `start`
+                does; "reject" the start; or "restart" one that has ended: it is
+                deleted with its history, as `gc` does, and a new one is recorded in
+                its place, in one transaction. One that has not ended is attached to.
+
+        Raises:
+            ValueError: another ``on_conflict``.
         """
-        return Starting(self._equip, tags, delay)
+        return Starting(self._equip, tags, delay, on_conflict)
 
     def handle(self, workflow: Named, id: str) -> Handle[Any]:
         """A handle of an instance, which need not exist yet nor be known here."""

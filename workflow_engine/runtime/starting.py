@@ -5,19 +5,29 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, Literal, ParamSpec, TypeVar, get_args, overload
 
 import attrs
 
 from workflow_engine.core.codec import Codec
-from workflow_engine.core.durations import microseconds
+from workflow_engine.core.durations import microseconds, to_datetime
 from workflow_engine.core.identity import check_name
+from workflow_engine.core.ports import Store
 from workflow_engine.core.rows import Instance, Key, NewInstance
-from workflow_engine.errors import DeclarationError, InputConflict, InvalidInput
+from workflow_engine.errors import (
+    DeclarationError,
+    IllegalMove,
+    InputConflict,
+    InstanceExists,
+    InvalidInput,
+)
 from workflow_engine.runtime.equipment import Equipment
 from workflow_engine.runtime.handle import Handle
 from workflow_engine.runtime.outside import key_of
 from workflow_engine.runtime.registry import Workflow
+
+OnConflict = Literal["attach", "reject", "restart"]
+"""What a start does when the instance exists."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -124,8 +134,13 @@ class Starting:
         equip: Callable[[], Equipment],
         tags: Mapping[str, str] | None,
         delay: timedelta | float,
+        on_conflict: OnConflict = "attach",
     ) -> None:
+        if on_conflict not in get_args(OnConflict):
+            known = ", ".join(get_args(OnConflict))
+            raise ValueError(f"on_conflict is one of {known}, not {on_conflict!r}")
         self._equip = equip
+        self._on_conflict = on_conflict
         self._tags = check_tags(tags or {})
         self._delay = microseconds(delay, "delay")
 
@@ -150,10 +165,13 @@ class Starting:
         *args: Any,
         **kwargs: Any,
     ) -> Handle[Any]:
-        """Record the instance; a worker will run it. Attach if it exists.
+        """Record the instance; a worker will run it. If it exists, do what
+        ``on_conflict`` says.
 
         Raises:
-            InputConflict: it exists with other arguments.
+            InputConflict: what is attached to was started with other arguments.
+            InstanceExists: it exists, and ``on_conflict`` is "reject".
+            IllegalMove: "restart" would delete a child whose parent may attach again.
             UnknownWorkflow, InvalidName, InvalidInput: nothing is recorded.
         """
         equipment = self._equip()
@@ -161,12 +179,45 @@ class Starting:
             equipment, workflow, id, args, kwargs, tags=self._tags, delay=self._delay
         )
         if order.new is None:
-            instance = equipment.store.find(order.key)
-            if instance is None:
-                assert order.problem is not None  # that is why there is no ``new``
-                raise order.problem
+            self._attach(equipment.store, order)
         else:
-            instance, created = equipment.store.start(order.key, order.new)
-            if not created:
-                refuse_conflict(equipment, order, instance)
+            self._begin(equipment, order, order.new)
         return Handle(equipment, order.key, order.workflow)
+
+    def _attach(self, store: Store, order: Order) -> None:
+        """See that the instance is there, and may stay, without arguments for a new
+        one."""
+        instance = store.find(order.key)
+        is_over = instance is not None and instance.status.is_ended
+        if instance is None or (is_over and self._on_conflict == "restart"):
+            assert order.problem is not None  # that is why there is no ``new``
+            raise order.problem
+        if self._on_conflict == "reject":
+            raise _exists(order.key, instance)
+
+    def _begin(self, equipment: Equipment, order: Order, new: NewInstance) -> None:
+        store, restarts = equipment.store, self._on_conflict == "restart"
+        begin = store.restart if restarts else store.start
+        instance, created = begin(order.key, new)
+        if created:
+            return
+        if self._on_conflict == "reject":
+            raise _exists(order.key, instance)
+        if restarts and instance.status.is_ended:
+            raise IllegalMove(
+                workflow=order.key.workflow,
+                id=order.key.id,
+                status=instance.status,
+                problem="it is not started afresh: its parent has not completed, and "
+                "may attach to it again",
+            )
+        refuse_conflict(equipment, order, instance)
+
+
+def _exists(key: Key, instance: Instance) -> InstanceExists:
+    return InstanceExists(
+        workflow=key.workflow,
+        id=key.id,
+        status=instance.status,
+        since=to_datetime(instance.created_at),
+    )

@@ -69,7 +69,7 @@ class Claims(Family):
                 found = self._instances.lock(work, key, payloads=True)
                 if found is None:
                     if new is not None:  # it was there, and was collected since
-                        raise StoreUnavailable(problem="the instance was deleted")
+                        raise StoreUnavailable(problem="the instance was just deleted")
                     return Missing()
                 if found.instance.status.is_ended:
                     return Ended(found.instance)

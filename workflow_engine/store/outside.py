@@ -24,7 +24,7 @@ from workflow_engine.core.rows import (
     Resolved,
     Sent,
 )
-from workflow_engine.errors import EntryNotFound
+from workflow_engine.errors import EntryNotFound, StoreUnavailable
 from workflow_engine.store.cancellation import Cancellation
 from workflow_engine.store.ledger import Locked
 from workflow_engine.store.unit_of_work import UnitOfWork
@@ -104,6 +104,8 @@ class Outside(Cancellation):
             row = None if new is None else self._instances.insert(work, key, new)
             if row is None:
                 row = self._instances.lock(work, key, payloads=new is not None)
+                if row is None and new is not None:
+                    raise StoreUnavailable(problem="the instance was just deleted")
                 if row is None:
                     return Missing()
                 if fits is not None:
