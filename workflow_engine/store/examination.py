@@ -16,6 +16,7 @@ from workflow_engine.core.lifecycle import LIVE, Status
 from workflow_engine.core.rows import Key
 from workflow_engine.store.findings import Findings
 from workflow_engine.store.ledger import Ledger, Locked
+from workflow_engine.store.repairs import Repairs
 from workflow_engine.store.timers import Due
 from workflow_engine.store.unit_of_work import UnitOfWork
 from workflow_engine.store.waiting import Waiting
@@ -28,6 +29,11 @@ class Examination(Waiting):
     def _findings(self) -> Findings:
         tables, dialect = self._database.tables, self._database.dialect
         return Findings(tables, Ledger(tables, dialect), dialect)
+
+    @cached_property
+    def _repairs(self) -> Repairs:
+        tables = self._database.tables
+        return Repairs(tables, Ledger(tables, self._database.dialect))
 
     # --- looking ---
 
@@ -100,11 +106,11 @@ class Examination(Waiting):
                 _MEND[kind](self, work, row)
 
     def _find_again(self, work: UnitOfWork, row: Locked) -> None:
-        self._findings.bring_to_sight(work, row.instance.instance)
+        self._repairs.bring_to_sight(work, row.instance.instance)
         work.woke = True
 
     def _wake_by_timers(self, work: UnitOfWork, row: Locked) -> None:
-        self._findings.wake_by_timers(work, row.instance.instance)
+        self._repairs.wake_by_timers(work, row.instance.instance)
         work.woke = True
 
     def _wake(self, work: UnitOfWork, row: Locked) -> None:
@@ -119,7 +125,7 @@ class Examination(Waiting):
 
     def _fire_overdue(self, work: UnitOfWork, row: Locked) -> None:
         number = row.instance.instance
-        due = self._findings.generations_overdue(work, number)
+        due = self._repairs.generations_overdue(work, number)
         self._fire(work, row)
         self._put_away(work, row, [Due(number, each, "") for each in due])
 

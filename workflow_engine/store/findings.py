@@ -1,4 +1,4 @@
-"""What finds what is wrong, each an invariant turned round, and what repairs rows.
+"""What finds what is wrong, each an invariant turned round.
 
 Those of a page look at the instances of one status whose numbers lie in a range; the
 others go through an index that holds little else than what they look for.
@@ -19,10 +19,8 @@ from sqlalchemy import (
     Integer,
     Select,
     Text,
-    Update,
     and_,
     bindparam,
-    case,
     cast,
     exists,
     func,
@@ -32,7 +30,6 @@ from sqlalchemy import (
     text,
     true,
     union_all,
-    update,
 )
 
 from workflow_engine.core.identity import AWAKEABLE_PREFIX, CHILD_PREFIX, SLEEP_PREFIX
@@ -296,52 +293,6 @@ class Findings:
             )
             .where(text("settled_at IS NULL"), t.due_at < self._long_ago)
             .order_by(t.due_at)
-        )
-
-    # --- repairs, under the lock of the row ---
-
-    def bring_to_sight(self, work: UnitOfWork, instance: int) -> None:
-        """Let workers find the row when the rest of it says."""
-        work.run(self._bring_to_sight, instance_is=instance)
-
-    @cached_property
-    def _bring_to_sight(self) -> Update:
-        this = self._c.id == bindparam("instance_is")
-        return update(self._ledger.table).where(this).values(self._ledger.paced())
-
-    def wake_by_timers(self, work: UnitOfWork, instance: int) -> None:
-        """Let a suspended instance wake when its earliest timer is due."""
-        work.run(self._wake_by_timers, instance_is=instance)
-
-    @cached_property
-    def _wake_by_timers(self) -> Update:
-        c, t = self._c, self._tables.timers.c
-        due = (
-            select(func.min(t.due_at))
-            .where(t.instance_id == c.id, t.generation == c.generation)
-            .where(t.settled_at.is_(None))
-            .scalar_subquery()
-        )
-        earliest = case((c.wake_after < due, c.wake_after), else_=due)
-        return (
-            update(self._ledger.table)
-            .where(c.id == bindparam("instance_is"))
-            .where(c.status == Status.SUSPENDED.value, due.is_not(None))
-            .values(self._ledger.paced(wake_after=earliest))
-        )
-
-    def generations_overdue(self, work: UnitOfWork, instance: int) -> list[int]:
-        """The generations of an instance that have timers which are due."""
-        return list(work.run(self._generations_due, instance_is=instance).scalars())
-
-    @cached_property
-    def _generations_due(self) -> Select[Any]:
-        t = self._tables.timers.c
-        return (
-            select(t.generation)
-            .distinct()
-            .where(t.instance_id == bindparam("instance_is"))
-            .where(t.due_at <= self._ledger.now, t.settled_at.is_(None))
         )
 
     # --- what they are made of ---
