@@ -1,7 +1,7 @@
 """Reads the fenced blocks of our pages and plays them, as a reader would.
 
-Blocks of one page are played in order, in an empty directory. A comment on the line
-before a fence says what is special about it:
+Blocks of one page are played in order, in a directory with the examples alone. A
+comment on the line before a fence says what is special about it:
 
 ===============================  =====================================================
 none, ``python``                 executed; the blocks of a page share their names

@@ -13,7 +13,7 @@ import pytest
 
 import workflow_engine
 
-from ..examples import ROOT, environment, load_file
+from ..examples import EXAMPLES, ROOT, environment, load_file
 from .pages import DIRECTIVES, Block, Player, blocks_of
 
 README = ROOT / "README.md"
@@ -71,6 +71,7 @@ def test_the_blocks_of_a_page_do_what_it_says(
 ) -> None:
     url = request.getfixturevalue("blank_postgres_url") if needs_server(page) else None
     player = Player(environment(), url)
+    (tmp_path / "examples").symlink_to(EXAMPLES)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(sys.modules, player.module.__name__, player.module)

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,13 @@ from typing import Any
 import attrs
 import pytest
 
-from workflow_engine import Completed, Engine
-from workflow_engine.testing import Crashes, ProcessDied
+from workflow_engine import Completed, Engine, Status
+from workflow_engine.testing import Crashes, ProcessDied, TestClock
 
 from ..distributions import digest, install
 from ..examples import EXAMPLES, environment, load
 
-TESTED = {"audit_packages", "order_fulfilment", "wait_for_file"}
+TESTED = {"audit_packages", "expense_approval", "order_fulfilment", "wait_for_file"}
 
 
 def test_every_example_is_tested_here() -> None:
@@ -379,3 +380,112 @@ def test_a_file_that_appears_wakes_the_workflow(tmp_path: Path) -> None:
         file.write_text("four")
         assert waiting.stdout.readline() == f"{file} has 4 bytes\n"
         assert waiting.wait(timeout=30) == 0
+
+
+# --- expense_approval ---
+
+DAY = 86_400
+
+
+@attrs.frozen
+class Office:
+    """The expenses of a test, on a clock that it moves."""
+
+    example: Any
+    engine: Engine
+    clock: TestClock
+    capsys: pytest.CaptureFixture[str]
+
+    def days(self, how_many: int) -> list[str]:
+        """Let so many days pass, one by one; what was sent and paid since."""
+        for _ in range(how_many):
+            self.clock.advance(DAY)
+            self.engine.worker().drain()
+        said = self.capsys.readouterr().out.splitlines()
+        return [re.sub(r" \[\w+\]$", "", line) for line in said]
+
+    def submit(self) -> list[str]:
+        """Hand an expense in; what was sent."""
+        taxi = self.example.Expense("taxi", self.example.Decimal("42.50"))
+        self.engine.start(self.example.approve_expense, "taxi", taxi, DAY)
+        self.engine.worker().drain()
+        return self.days(0)
+
+    def decide(self, name: str, *, approved: bool, by: str, reason: str = "") -> bool:
+        """Answer the question of a workflow; whether that counts."""
+        (asked,) = self.engine.awakeables(name, "taxi")
+        decision = self.example.Decision(approved, by, reason)
+        return self.engine.signal(asked.id, decision)
+
+
+@pytest.fixture
+def office(database_url: str, capsys: pytest.CaptureFixture[str]) -> Iterator[Office]:
+    example, clock = load("expense_approval"), TestClock()
+    workflows = [example.approve_expense, example.escalate]
+    with Engine(database_url, workflows=workflows, clock=clock) as engine:
+        yield Office(example, engine, clock, capsys)
+
+
+def test_an_expense_is_paid_when_somebody_approves_after_a_reminder(
+    office: Office,
+) -> None:
+    assert office.submit() == ["to Ada: please decide on taxi, 42.50"]
+    assert office.days(2) == ["to Ada: reminder 1", "to Ada: reminder 2"]
+    assert office.decide("expense-approval", approved=True, by="Ada")
+    paid = [
+        "bank: payment-1, 42.50 to Tom",
+        "to Tom: taxi, 42.50 is paid, says Ada: payment-1",
+    ]
+    assert office.days(1) == paid
+    assert office.days(7) == [], "nobody is reminded any more"
+    assert office.engine.doctor() == []
+
+
+def test_a_week_without_an_answer_escalates_and_then_nothing_is_paid(
+    office: Office,
+) -> None:
+    office.submit()
+    reminders = [f"reminder {number}" for number in (1, 2, 3)]
+    assert office.days(7) == [
+        *(f"to Ada: {text}" for text in reminders),
+        "to Ada: Grace decides on taxi, 42.50 now",
+        "to Grace: please decide on taxi, 42.50",
+        *(f"to Grace: {text}" for text in reminders),
+    ]
+    assert office.engine.describe("expense-approval", "taxi").status == Status.SUSPENDED
+    told = "taxi, 42.50 is not paid, says nobody: no answer in all that time"
+    assert office.days(1) == [f"to Tom: {told}"]
+    assert office.engine.handle("expense-approval", "taxi").result(0) == told
+
+
+def test_after_an_escalation_the_manager_decides(office: Office) -> None:
+    office.submit()
+    office.days(4)
+    office.decide("expense-approval", approved=True, by="Ada")
+    assert office.days(1) == ["to Grace: reminder 1"], "this came too late"
+    office.decide("expense-escalation", approved=False, by="Grace", reason="walk")
+    assert office.days(1) == ["to Tom: taxi, 42.50 is not paid, says Grace: walk"]
+
+
+def test_an_answer_while_no_process_runs_is_found_by_the_next(tmp_path: Path) -> None:
+    program, taxi = "expense_approval.py", ("taxi", "42.50")
+    with subprocess.Popen(
+        [sys.executable, str(EXAMPLES / program), *taxi],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline().startswith("answer: workflow-engine signal ")
+        asked = killed.stdout.readline()
+        killed.kill()
+    id = asked.rstrip("]\n").removeprefix("to Ada: please decide on taxi, 42.50 [")
+    with Engine(f"sqlite:///{tmp_path}/expenses.db") as engine:
+        assert engine.signal(id, {"approved": True, "by": "Ada"})
+    said = run(program, *taxi, cwd=tmp_path).stdout
+    # It may have died before it was recorded that she was asked.
+    assert said.replace(asked, "").splitlines()[1:] == [
+        "bank: payment-1, 42.50 to Tom",
+        "to Tom: taxi, 42.50 is paid, says Ada: payment-1",
+    ]
