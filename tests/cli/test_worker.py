@@ -108,6 +108,24 @@ def test_its_defaults_are_those_of_the_engine() -> None:
         assert options[name] == engine[name].default.total_seconds()
 
 
+def test_what_ended_long_ago_is_deleted_when_it_is_told_to(on: CommandLine) -> None:
+    on.ok("run", "flows:fulfil", "1", ORDER)
+    on.ok("run", "flows:count", "1", "0")
+    keep = ("worker", "flows.py", "--drain", "--retention")
+    assert on.json(*keep, "30d")["collected"] == 0
+    assert on.ok(*keep, "order-fulfilment=30d", "--retention", "count=0s") == (
+        "1 collected\n"
+    )
+    (left,) = on.json("list")["instances"]
+    assert left["workflow"] == "order-fulfilment"
+    assert on.json(*keep, "0")["collected"] == 1
+    unknown = on(*keep, "fulfil=1d")
+    assert unknown.exit_code == 1
+    assert "no workflow is called 'fulfil'" in unknown.stderr
+    for mistake in (("soon",), ("1d", "--retention", "2d"), ("count=1d=2",)):
+        assert on(*keep, *mistake).exit_code == 2
+
+
 def test_it_can_be_told_not_to_listen() -> None:
     given = worker.make_context("worker", ["flows.py", "--no-listen"])
     assert given.params["listen"] is False

@@ -6,7 +6,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from workflow_engine.cli.options import (
+    Duration,
     Seconds,
     Where,
     json_option,
     patch_options,
+    split_pairs,
     where_options,
 )
 from workflow_engine.cli.output import print_json, quiet_output
@@ -75,6 +77,14 @@ _LEVELS = ("debug", "info", "warning", "error")
     default=True,
     help="Hear at once of what other processes do, or at the next poll.",
 )
+@click.option(
+    "--retention",
+    "kept",
+    multiple=True,
+    metavar="[NAME=]DURATION",
+    help="Delete instances that ended so long ago, such as 30d: those of workflow "
+    "NAME, or of all that it runs. May be repeated, with names.  [default: keep them]",
+)
 @click.option("--once", is_flag=True, help="Run what can move now, once, and end.")
 @click.option(
     "--drain", is_flag=True, help="Run until nothing moves any more, and end."
@@ -94,6 +104,7 @@ def worker(
     once: bool,
     drain: bool,
     log_level: str,
+    kept: tuple[str, ...],
     patches: tuple[str, ...],
     retired: tuple[str, ...],
     where: Where,
@@ -112,6 +123,7 @@ def worker(
         raise click.UsageError("--once and --drain exclude each other")
     from workflow_engine.runtime.options import RunOptions
 
+    settings["retention"] = _read_retention(kept)
     options = RunOptions(
         active_patches=frozenset(patches), retired_patches=frozenset(retired)
     )
@@ -127,6 +139,20 @@ def worker(
         print_json(describe_summary(summary))
     else:
         _print_summary(summary)
+
+
+def _read_retention(kept: Sequence[str]) -> float | dict[str, float] | None:
+    """What ``--retention`` says.
+
+    Raises:
+        BadParameter: it is no duration, or said twice of a workflow.
+    """
+    duration = Duration(min=0)
+    if len(kept) == 1 and "=" not in kept[0]:
+        return duration.convert(kept[0], None, None)
+    pairs = split_pairs(kept, "NAME")
+    each = {name: duration.convert(text, None, None) for name, text in pairs.items()}
+    return each or None
 
 
 def describe_summary(summary: PassSummary) -> dict[str, Any]:

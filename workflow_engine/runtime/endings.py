@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, TypeAlias
 
 import attrs
@@ -13,6 +14,8 @@ from workflow_engine.core.outcome import Cancelled, Completed, Ending, Failed
 from workflow_engine.core.rows import Instance
 from workflow_engine.errors import EngineError, StepDecodeError, ValueProblem
 from workflow_engine.runtime.registry import Workflow
+
+logger = logging.getLogger("workflow_engine")
 
 
 @attrs.frozen
@@ -94,3 +97,23 @@ def ending_of(
             return Cancelled()
         case _:
             return None
+
+
+def log_ending(workflow: str, id: str, ending: RunEnding) -> None:
+    """Say how a run of a worker ended."""
+    match ending:
+        case Crashed(error):
+            logger.warning(
+                "workflow %r, instance %r crashed and is tried again",
+                workflow,
+                id,
+                exc_info=error,
+            )
+        case Blocked(error):
+            logger.error("blocked: %s", error)
+        case Failed(reason):
+            logger.error("workflow %r, instance %r failed: %s", workflow, id, reason)
+        case Lost():
+            logger.warning("workflow %r, instance %r: the lease is gone", workflow, id)
+        case Cancelled() | Interrupted() | _:
+            logger.debug("workflow %r, instance %r: %r", workflow, id, ending)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 import attrs
 
 from workflow_engine.core.codec import Codec
-from workflow_engine.core.durations import microseconds
 from workflow_engine.core.outcome import ContinuedAsNew, Ending
 from workflow_engine.errors import (
     EngineClosed,
@@ -36,13 +35,15 @@ from workflow_engine.runtime.outside import Named, key_of
 from workflow_engine.runtime.owner import Owner
 from workflow_engine.runtime.points import NOWHERE, Points
 from workflow_engine.runtime.registry import Registry, Workflow
-from workflow_engine.runtime.resume import Worker, WorkerOptions
+from workflow_engine.runtime.resume import Worker
+from workflow_engine.runtime.retention import Keeping, rules_of
 from workflow_engine.runtime.starting import (
     OnConflict,
     Starting,
     check_declarations,
     place_order,
 )
+from workflow_engine.runtime.worker_options import WorkerOptions
 from workflow_engine.telemetry.events import Observer
 
 if TYPE_CHECKING:
@@ -338,6 +339,7 @@ class Engine(Collector, Doctor, Messaging):
         poll: timedelta | float = timedelta(seconds=1),
         grace: timedelta | float = timedelta(seconds=30),
         listen: bool = True,
+        retention: Keeping = None,
     ) -> Worker:
         """A worker for this engine's workflows.
 
@@ -350,32 +352,28 @@ class Engine(Collector, Doctor, Messaging):
             grace: how long a stopping worker waits for running steps.
             listen: whether it listens for hints of other processes. Without, it notices
                 what they do at its next poll, and what this process does at once.
+            retention: how long instances are kept that have ended, by the database's
+                clock: a time for all of this engine's workflows, or one for each of
+                some. The worker deletes older ones, as `gc` does, when it has nothing
+                better to do. None: it deletes nothing.
 
         Raises:
             ValueError: a count below 1, or a duration that is none.
+            UnknownWorkflow: ``retention`` names a workflow that this engine has not.
             UnresolvedAnnotation, UnsupportedType: a workflow declares types that are of
                 no use; better to know now than from every instance.
         """
-        counts = {
-            "concurrency": concurrency,
-            "max_attempts": max_attempts,
-            "max_takeovers": max_takeovers,
-        }
-        for name, count in counts.items():
-            if type(count) is not int or count < 1:
-                raise ValueError(
-                    f"{name} must be a whole number above 0, not {count!r}"
-                )
-        options = WorkerOptions(
-            **counts,
-            lease=microseconds(lease, "lease"),
-            poll=microseconds(poll, "poll"),
-            grace=microseconds(grace, "grace"),
-            listen=listen,
-        )
-        if options.lease < 1:
-            raise ValueError("lease must be longer than nothing")
         equipment = self._equip()
+        options = WorkerOptions.of(
+            concurrency=concurrency,
+            max_attempts=max_attempts,
+            max_takeovers=max_takeovers,
+            lease=lease,
+            poll=poll,
+            grace=grace,
+            listen=listen,
+            retention=rules_of(retention, equipment.registry),
+        )
         for definition in equipment.registry:
             check_declarations(equipment.codec, definition)
         return Worker(self._equip, options)

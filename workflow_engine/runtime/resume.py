@@ -15,25 +15,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from types import FrameType
 
-import attrs
-
-from workflow_engine.core.outcome import Cancelled, Failed
 from workflow_engine.core.rows import Batch, Claim
 from workflow_engine.errors import StoreUnavailable
-from workflow_engine.runtime.endings import (
-    Blocked,
-    Crashed,
-    Interrupted,
-    Lost,
-    RunEnding,
-)
+from workflow_engine.runtime.endings import log_ending
 from workflow_engine.runtime.equipment import Equipment
 from workflow_engine.runtime.execution import execute
 from workflow_engine.runtime.owner import is_provably_dead
 from workflow_engine.runtime.persistence import FIRST_PAUSE, LONGEST_PAUSE
 from workflow_engine.runtime.points import ProcessDied
+from workflow_engine.runtime.retention import Retention
 from workflow_engine.runtime.shunned import Shunned
 from workflow_engine.runtime.summary import PassSummary, count
+from workflow_engine.runtime.worker_options import WorkerOptions
 
 logger = logging.getLogger("workflow_engine")
 
@@ -45,32 +38,6 @@ LEAST_PAUSE = 10_000
 
 _NOTHING = Batch((), (), {})
 """What is claimed when there is no room."""
-
-
-@attrs.frozen(kw_only=True)
-class WorkerOptions:
-    """How a worker behaves; durations in microseconds.
-
-    Attributes:
-        concurrency: runs at the same time, each in a thread.
-        max_attempts: crashes in a row before an instance fails.
-        max_takeovers: expired leases in a row before an instance fails.
-        lease: how long a claim is good without renewal.
-        poll: how long to wait before looking again when nothing was found.
-        grace: how long a stopping worker waits for steps that are running.
-        shun: how long an instance is left alone by this worker when it has an unknown
-            patch, its run broke off, or it is broken.
-        listen: whether it hears of what other processes do before its next poll.
-    """
-
-    concurrency: int
-    max_attempts: int
-    max_takeovers: int
-    lease: int
-    poll: int
-    grace: int
-    shun: int = 10_000_000
-    listen: bool = True
 
 
 class Worker:
@@ -89,6 +56,7 @@ class Worker:
         self._running: dict[int, threading.Thread] = {}
         self._done: queue.SimpleQueue[PassSummary] = queue.SimpleQueue()
         self._died: ProcessDied | None = None
+        self._retention = Retention(self._options.retention)
 
     def _begin_work(self) -> None:
         """See whose worker this is: after a fork, its runs are the parent's."""
@@ -121,6 +89,8 @@ class Worker:
             seen.update(claim.lease.instance for claim in batch.claims)
             self._begin_all(batch)
             if not (batch.claims or batch.failed or self._running):
+                if room > 0:
+                    self._retain()
                 break
             if len(batch.claims) in (0, room):
                 total += self._await_one()
@@ -134,7 +104,8 @@ class Worker:
         while True:
             summary = self.run_once()
             total += summary
-            if not summary.advanced or self._stop.is_set():
+            moved = summary.advanced or summary.collected
+            if not moved or self._stop.is_set():
                 return total
 
     def run(self) -> PassSummary:
@@ -164,8 +135,10 @@ class Worker:
                     total += self._told(batch, True)
                     self._begin_all(batch)
                 if batch is None or len(batch.claims) < room:
-                    self._wait(self._pause_after(batch))
-                total += self._collect()
+                    # Only with room to spare: what can move comes first.
+                    more = batch is not None and self._retain()
+                    self._wait(0 if more else self._pause_after(batch))
+                total += self._sum_up()
             self._wind_down()
         return total + self._finish()
 
@@ -180,6 +153,12 @@ class Worker:
         # What is broken stays due, and hides when the next thing is.
         pause = None if batch is None or self._shunned.broken() else batch.pause
         return (poll if pause is None else min(poll, max(pause, LEAST_PAUSE))) / 1e6
+
+    def _retain(self) -> bool:
+        """Delete some of what need not be kept; whether there may be more of it."""
+        deleted = self._retention.take_turn(self._equipment)
+        self._done.put(PassSummary(collected=deleted))
+        return self._retention.is_under_way
 
     # --- claiming ---
 
@@ -318,7 +297,7 @@ class Worker:
             # Its lease is given back and nothing paces it: else it would be next again.
             self._shunned.add(claim.lease.instance)
             return PassSummary(transient_errors=1)
-        _log(key.workflow, key.id, ending)
+        log_ending(key.workflow, key.id, ending)
         return count(ending) + PassSummary(advanced=int(moved))
 
     def _await_one(self) -> PassSummary:
@@ -326,14 +305,14 @@ class Worker:
         if self._running:
             self._settled.wait()
         self._settled.clear()
-        return self._collect()
+        return self._sum_up()
 
     def _finish(self) -> PassSummary:
         if self._died is not None:
             raise self._died
-        return self._collect()
+        return self._sum_up()
 
-    def _collect(self) -> PassSummary:
+    def _sum_up(self) -> PassSummary:
         total = PassSummary()
         while True:
             try:
@@ -375,22 +354,3 @@ class Worker:
             raise SystemExit(128 + number)
         self.stop()
         logger.info("stopping: steps that are running may end")
-
-
-def _log(workflow: str, id: str, ending: RunEnding) -> None:
-    match ending:
-        case Crashed(error):
-            logger.warning(
-                "workflow %r, instance %r crashed and is tried again",
-                workflow,
-                id,
-                exc_info=error,
-            )
-        case Blocked(error):
-            logger.error("blocked: %s", error)
-        case Failed(reason):
-            logger.error("workflow %r, instance %r failed: %s", workflow, id, reason)
-        case Lost():
-            logger.warning("workflow %r, instance %r: the lease is gone", workflow, id)
-        case Cancelled() | Interrupted() | _:
-            logger.debug("workflow %r, instance %r: %r", workflow, id, ending)

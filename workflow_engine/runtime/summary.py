@@ -27,6 +27,7 @@ class PassSummary:
         lease_skipped: runs that found their lease gone.
         paced: runs that crashed and are tried again later.
         timers_fired: timers that fell due.
+        collected: ended instances that were deleted, as the worker's retention says.
         unregistered_names: the unknown workflow names, each once.
     """
 
@@ -42,6 +43,7 @@ class PassSummary:
     lease_skipped: int = 0
     paced: int = 0
     timers_fired: int = 0
+    collected: int = 0
     unregistered_names: frozenset[str] = frozenset()
 
     def __add__(self, other: PassSummary) -> PassSummary:
