@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -24,6 +25,7 @@ from hypothesis.stateful import (
 from workflow_engine import (
     Await,
     AwakeableCancelled,
+    AwakeableNotFound,
     AwakeableRejected,
     ContinueAsNew,
     Status,
@@ -165,6 +167,24 @@ class Wake(RuleBasedStateMachine):
     def end_from_outside(self) -> None:
         assert self.engine.cancel(questioning, self.name)
         self.status = Status.CANCELLED
+
+    @rule(restart=st.booleans())
+    def collect(self, restart: bool) -> None:
+        """What has ended is deleted, and begins afresh; what has not stays."""
+        if restart:
+            starting = self.engine.starting(on_conflict="restart")
+            starting.start(questioning, self.name, self.name)
+        else:
+            self.engine.gc(0, workflows=[questioning])
+        if not self.status.is_ended:
+            return
+        for question in self.questions:
+            with pytest.raises(AwakeableNotFound):
+                self.engine.signal(question.id, "too late")
+        self.engine.start(questioning, self.name, self.name)
+        self.questions, self.status, self.order = [], Status.RUNNING, ""
+        self.run()
+        assert self.current.generation == 0
 
     # --- what happens to its awakeables ---
 
