@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from workflow_engine.errors import ChildCancelled as ChildCancelled
     from workflow_engine.errors import ChildFailed as ChildFailed
     from workflow_engine.errors import ChildOwned as ChildOwned
+    from workflow_engine.errors import DeadlineExceeded as DeadlineExceeded
     from workflow_engine.errors import DuplicateStepName as DuplicateStepName
     from workflow_engine.errors import DuplicateWorkflow as DuplicateWorkflow
     from workflow_engine.errors import EngineClosed as EngineClosed
@@ -142,6 +143,7 @@ _HOMES: dict[str, str] = {
     "CurrentGeneration": "core.commands",
     "CurrentStep": "runtime.current",
     "CurrentWorkflow": "core.commands",
+    "DeadlineExceeded": "errors",
     "Description": "runtime.views",
     "DuplicateStepName": "errors",
     "DuplicateWorkflow": "errors",
@@ -248,6 +250,7 @@ __all__ = [
     "CurrentGeneration",
     "CurrentStep",
     "CurrentWorkflow",
+    "DeadlineExceeded",
     "Description",
     "DuplicateStepName",
     "DuplicateWorkflow",

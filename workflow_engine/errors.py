@@ -30,6 +30,7 @@
     │   ├── IllegalMove             the instance's status does not allow it
     │   ├── ResurrectAmbiguous      say which later steps run again
     │   ├── WorkflowFailed          Handle.result(): the instance failed
+    │   │   └── DeadlineExceeded        it had not ended by its deadline
     │   ├── WorkflowCancelled       Handle.result(): the instance was cancelled
     │   ├── UnknownRevision         (ValueError) no such schema revision
     │   ├── ResultTimeout           (TimeoutError) Handle.result(): not ended in time
@@ -333,6 +334,13 @@ class WorkflowFailed(RequestError):
     type: str
     message: str
     remote_traceback: str
+
+
+class DeadlineExceeded(WorkflowFailed):
+    """workflow {workflow!r}, instance {id!r} failed: {reason}
+
+    It had not ended by its deadline.
+    """
 
 
 class WorkflowCancelled(RequestError):

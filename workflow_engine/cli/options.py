@@ -37,6 +37,10 @@ COUNTED = click.IntRange(min=0, max=2**31 - 1)
 """A generation or a position, as the tables hold it."""
 
 
+INSTANT = click.DateTime(["%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%S.%f%z"])
+"""An instant: ISO 8601 with a time zone."""
+
+
 @attrs.frozen
 class Where:
     """The database that a command line means.

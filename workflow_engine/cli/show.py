@@ -23,7 +23,7 @@ from workflow_engine.cli.output import (
 )
 from workflow_engine.cli.report import one_line
 from workflow_engine.cli.waits import Sources, WaitInWords, waits_in_words
-from workflow_engine.cli.words import advice, database_now, relative, standing
+from workflow_engine.cli.words import advice, database_now, dated, relative, standing
 from workflow_engine.core.journal import Kind
 from workflow_engine.core.lifecycle import Status
 
@@ -102,6 +102,8 @@ def _facts(
     yield from ((t, f"{count} since it last moved on") for t, count in counts if count)
     yield "started", f"{relative(found.created_at, now)} ({instant(found.created_at)})"
     yield "changed", f"{relative(found.updated_at, now)} ({instant(found.updated_at)})"
+    if found.deadline_at is not None and not found.status.is_ended:
+        yield "deadline", dated(found.deadline_at, now)
     texts = (
         ("cancel", "requested" if found.is_called_off else ""),
         ("generation", str(found.generation or "")),

@@ -18,6 +18,7 @@ from workflow_engine import errors
 from workflow_engine.core import records
 from workflow_engine.core.codec import Codec
 from workflow_engine.core.commands import Command, Step
+from workflow_engine.core.durations import to_datetime
 from workflow_engine.errors import AuthorError, StepFailed, ValueProblem, WorkflowError
 
 MAX_MESSAGE = 8_192
@@ -247,6 +248,21 @@ class Reason:
         told = describe(error)
         headline = told["type"] + (f": {told['message']}" if told["message"] else "")
         return cls(headline, told["type"], told["message"], told["traceback"], entry)
+
+    @classmethod
+    def of_deadline(cls, deadline: int) -> Reason:
+        """The reason for having gone on until a deadline, in microseconds."""
+        text = f"it had not ended by its deadline, {to_datetime(deadline).isoformat()}"
+        return cls(text, errors.DeadlineExceeded.__name__, text)
+
+    @property
+    def is_deadline(self) -> bool:
+        """Whether it is one of `of_deadline`.
+
+        An error of the author's may have the same name; its reason begins with that.
+        """
+        named = self.type == errors.DeadlineExceeded.__name__
+        return named and self.reason == self.message
 
     def encode(self) -> str:
         """As ASCII JSON."""

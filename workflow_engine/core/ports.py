@@ -47,6 +47,7 @@ from workflow_engine.core.rows import (
     Message,
     Missing,
     NewInstance,
+    Overdue,
     Refusal,
     Resolved,
     Sent,
@@ -86,7 +87,7 @@ class Store(Examining, Collecting, Protocol):
         ``patches`` become the generation's set if it has none yet. Counts no takeover.
         A claim does not change the status of a blocked or suspended instance to running
         in a way that loses why it waits; it becomes running, and park or block set it
-        again.
+        again. One whose deadline has passed fails instead, whoever holds its lease.
         """
 
     def claim_due(
@@ -174,6 +175,11 @@ class Store(Examining, Collecting, Protocol):
         An instance whose row cannot be read or contradicts its journal keeps its timers
         and holds up no other. ``exclude`` are instances to leave alone.
         """
+
+    def fail_overdue(self, limit: int, exclude: Collection[int] = ()) -> Overdue:
+        """Fail up to ``limit`` instances whose deadline has passed, each in a
+        transaction of its own, whoever holds their leases. ``exclude`` and what is
+        broken are as in `fire_due`."""
 
     def finish(
         self, lease: Lease, status: Status, payload: str | None, drafts: Sequence[Draft]

@@ -57,6 +57,7 @@ class Instance:
     created_at: int
     updated_at: int
     ended_at: int | None
+    deadline_at: int | None = None
     input: str | None = None
     result: str | None = None
 
@@ -66,13 +67,16 @@ class NewInstance:
     """What is recorded at the first start.
 
     ``delay`` (microseconds) keeps workers from claiming it before that time has passed.
-    ``incarnation`` is 32 random hexadecimal digits.
+    ``incarnation`` is 32 random hexadecimal digits. It fails ``timeout`` microseconds
+    after it was recorded, or at ``deadline``, if it has not ended by then.
     """
 
     input: str
     incarnation: str
     tags: Mapping[str, str] = attrs.field(factory=dict)
     delay: int = 0
+    timeout: int | None = None
+    deadline: int | None = None
 
 
 @attrs.frozen
@@ -246,6 +250,19 @@ class Fired:
     """
 
     count: int
+    broken: Mapping[int, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Overdue:
+    """What `Store.fail_overdue` did.
+
+    Attributes:
+        failed: instances that have failed by it.
+        broken: what is wrong with those that could not be ended, by number.
+    """
+
+    failed: tuple[Instance, ...]
     broken: Mapping[int, str] = attrs.field(factory=dict)
 
 

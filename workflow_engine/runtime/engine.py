@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
@@ -263,6 +263,8 @@ class Engine(Collector, Doctor, Messaging):
         tags: Mapping[str, str] | None = None,
         delay: timedelta | float = 0,
         on_conflict: OnConflict = "attach",
+        timeout: timedelta | float | None = None,
+        deadline: datetime | None = None,
     ) -> Starting:
         """Options of a start, which cannot clash with a body's keywords.
 
@@ -273,11 +275,15 @@ class Engine(Collector, Doctor, Messaging):
                 does; "reject" the start; or "restart" one that has ended: it is
                 deleted with its history, as `gc` does, and a new one is recorded in
                 its place, in one transaction. One that has not ended is attached to.
+            timeout: how long after its start it fails, if it has not ended; a timedelta
+                or seconds, by the database's clock.
+            deadline: the same as an instant, an aware datetime.
 
         Raises:
-            ValueError: another ``on_conflict``.
+            ValueError: another ``on_conflict``, or both a timeout and a deadline.
+            InvalidDuration: a duration or an instant that is none.
         """
-        return Starting(self._equip, tags, delay, on_conflict)
+        return Starting(self._equip, tags, delay, on_conflict, timeout, deadline)
 
     def handle(self, workflow: Named, id: str) -> Handle[Any]:
         """A handle of an instance, which need not exist yet nor be known here."""

@@ -12,6 +12,7 @@ from workflow_engine.core.failure import Reason
 from workflow_engine.core.lifecycle import Status
 from workflow_engine.core.rows import Instance, Key
 from workflow_engine.errors import (
+    DeadlineExceeded,
     InstanceNotFound,
     ResultTimeout,
     WaitsForItself,
@@ -66,7 +67,7 @@ class Handle(Generic[R]):
             timeout: how long to wait, a timedelta or seconds; for ever by default.
 
         Raises:
-            WorkflowFailed: it failed.
+            WorkflowFailed: it failed; `DeadlineExceeded` if by its deadline.
             WorkflowCancelled: it was cancelled.
             ResultTimeout: it had not ended in time. It goes on.
             InstanceNotFound: there is no such instance.
@@ -94,7 +95,8 @@ class Handle(Generic[R]):
     def _unwrap(self, row: Instance) -> R:
         if row.status == Status.FAILED:
             reason = Reason.decode(row.last_error)
-            raise WorkflowFailed(
+            failed = DeadlineExceeded if reason.is_deadline else WorkflowFailed
+            raise failed(
                 workflow=self.workflow,
                 id=self.id,
                 reason=reason.reason,

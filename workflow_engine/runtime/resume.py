@@ -11,27 +11,26 @@ import logging
 import queue
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from types import FrameType
+
+import attrs
 
 from workflow_engine.core.rows import Batch, Claim
 from workflow_engine.errors import StoreUnavailable
 from workflow_engine.runtime.endings import log_ending
 from workflow_engine.runtime.equipment import Equipment
 from workflow_engine.runtime.execution import execute
-from workflow_engine.runtime.owner import is_provably_dead
 from workflow_engine.runtime.persistence import FIRST_PAUSE, LONGEST_PAUSE
 from workflow_engine.runtime.points import ProcessDied
 from workflow_engine.runtime.retention import Retention
 from workflow_engine.runtime.shunned import Shunned
 from workflow_engine.runtime.summary import PassSummary, count
+from workflow_engine.runtime.upkeep import Upkeep
 from workflow_engine.runtime.worker_options import WorkerOptions
 
 logger = logging.getLogger("workflow_engine")
-
-FIRE = 500
-"""Timers fired in a pass; more wait for the next."""
 
 LEAST_PAUSE = 10_000
 """Microseconds between passes: what is due may be locked by somebody else."""
@@ -53,6 +52,7 @@ class Worker:
         self._equipment = equipment
         self._settled = threading.Event()
         self._shunned = Shunned(equipment.clock, self._options.shun / 1e6)
+        self._upkeep = Upkeep(equipment, self._shunned)
         self._running: dict[int, threading.Thread] = {}
         self._done: queue.SimpleQueue[PassSummary] = queue.SimpleQueue()
         self._died: ProcessDied | None = None
@@ -124,19 +124,18 @@ class Worker:
         with self._signals(), closing(listening):
             while not self._stop.is_set():
                 room = self._options.concurrency - len(self._running)
-                batch = self._claim(room, set()) if room > 0 else None
-                if batch is None and room > 0:
+                batch = self._claim(room, set())
+                if batch is None:
                     total += PassSummary(transient_errors=1)
                     self._wait(pause)
                     pause = min(2 * pause, LONGEST_PAUSE)
                     continue
                 pause = FIRST_PAUSE
-                if batch is not None:
-                    total += self._told(batch, True)
-                    self._begin_all(batch)
-                if batch is None or len(batch.claims) < room:
+                total += self._told(batch, True)
+                self._begin_all(batch)
+                if room < 1 or len(batch.claims) < room:
                     # Only with room to spare: what can move comes first.
-                    more = batch is not None and self._retain()
+                    more = room > 0 and self._retain()
                     self._wait(0 if more else self._pause_after(batch))
                 total += self._sum_up()
             self._wind_down()
@@ -147,11 +146,11 @@ class Worker:
         self._stop.set()
         self._settled.set()
 
-    def _pause_after(self, batch: Batch | None) -> float:
+    def _pause_after(self, batch: Batch) -> float:
         """Seconds to wait for a hint before looking again without one."""
         poll = self._options.poll
         # What is broken stays due, and hides when the next thing is.
-        pause = None if batch is None or self._shunned.broken() else batch.pause
+        pause = None if self._shunned.broken() else batch.pause
         return (poll if pause is None else min(poll, max(pause, LEAST_PAUSE))) / 1e6
 
     def _retain(self) -> bool:
@@ -163,48 +162,33 @@ class Worker:
     # --- claiming ---
 
     def _claim(self, room: int, seen: set[int]) -> Batch | None:
-        """Claim up to ``room``; None when the database is away.
+        """See to what is due, and claim up to ``room``; None when the database is away.
 
         An instance whose lease was lost while its step runs here still is for others.
         """
         equipment, options = self._equipment, self._options
         since = equipment.clock.monotonic()
         try:
-            self._expire_the_dead()
-            fired = equipment.store.fire_due(FIRE, self._shunned.broken())
-            self._leave_broken(fired.broken)
-            batch = equipment.store.claim_due(
-                equipment.owner,
-                options.lease,
-                equipment.options.active_patches,
-                equipment.registry.names,
-                room,
-                options.max_takeovers,
-                seen | self._shunned.now() | set(self._running),
+            done = self._upkeep.see_to_it()
+            batch = (
+                _NOTHING
+                if room < 1
+                else equipment.store.claim_due(
+                    equipment.owner,
+                    options.lease,
+                    equipment.options.active_patches,
+                    equipment.registry.names,
+                    room,
+                    options.max_takeovers,
+                    seen | self._shunned.now() | set(self._running),
+                )
             )
         except StoreUnavailable as error:
             logger.warning("nothing was claimed, trying again: %s", error)
             return None
         self._since = since
-        self._done.put(PassSummary(timers_fired=fired.count))
-        return batch
-
-    def _expire_the_dead(self) -> None:
-        store = self._equipment.store
-        others = store.owners() - {self._equipment.owner}
-        dead = [owner for owner in others if is_provably_dead(owner)]
-        if dead:
-            freed = store.expire(dead)
-            logger.info("%d lease(s) of dead processes are free", freed)
-
-    def _leave_broken(self, broken: Mapping[int, str]) -> None:
-        for instance, problem in broken.items():
-            logger.error(
-                "instance %d cannot be woken and is left alone for a while: %s",
-                instance,
-                problem,
-            )
-            self._shunned.add(instance, broken=True)
+        self._done.put(done)
+        return attrs.evolve(batch, pause=0) if self._upkeep.is_behind else batch
 
     def _told(self, batch: Batch, count_unregistered: bool) -> PassSummary:
         summary = PassSummary(

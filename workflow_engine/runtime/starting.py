@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal, ParamSpec, TypeVar, get_args, overload
 
 import attrs
 
 from workflow_engine.core.codec import Codec
-from workflow_engine.core.durations import microseconds, to_datetime
+from workflow_engine.core.durations import instant, microseconds, to_datetime
 from workflow_engine.core.identity import check_name
 from workflow_engine.core.ports import Store
 from workflow_engine.core.rows import Instance, Key, NewInstance
@@ -57,6 +57,8 @@ def place_order(
     *,
     tags: Mapping[str, str] | None = None,
     delay: int = 0,
+    timeout: int | None = None,
+    deadline: int | None = None,
 ) -> Order:
     """Check a start's names and arguments. Touches no database.
 
@@ -77,7 +79,9 @@ def place_order(
         if given:
             raise
         return Order(key, definition, None, given, problem)
-    new = NewInstance(text, secrets.token_hex(16), check_tags(tags or {}), delay)
+    new = NewInstance(
+        text, secrets.token_hex(16), check_tags(tags or {}), delay, timeout, deadline
+    )
     return Order(key, definition, new, given)
 
 
@@ -135,10 +139,16 @@ class Starting:
         tags: Mapping[str, str] | None,
         delay: timedelta | float,
         on_conflict: OnConflict = "attach",
+        timeout: timedelta | float | None = None,
+        deadline: datetime | None = None,
     ) -> None:
         if on_conflict not in get_args(OnConflict):
             known = ", ".join(get_args(OnConflict))
             raise ValueError(f"on_conflict is one of {known}, not {on_conflict!r}")
+        if timeout is not None and deadline is not None:
+            raise ValueError("give a timeout or a deadline, not both")
+        self._timeout = None if timeout is None else microseconds(timeout, "timeout")
+        self._deadline = None if deadline is None else instant(deadline, "deadline")
         self._equip = equip
         self._on_conflict = on_conflict
         self._tags = check_tags(tags or {})
@@ -176,7 +186,15 @@ class Starting:
         """
         equipment = self._equip()
         order = place_order(
-            equipment, workflow, id, args, kwargs, tags=self._tags, delay=self._delay
+            equipment,
+            workflow,
+            id,
+            args,
+            kwargs,
+            tags=self._tags,
+            delay=self._delay,
+            timeout=self._timeout,
+            deadline=self._deadline,
         )
         if order.new is None:
             self._attach(equipment.store, order)

@@ -39,6 +39,7 @@ class Description:
         next_attempt_at: when workers try again after a crash, a block or a delay.
         reason: why it failed, is blocked, or crashed last.
         waits_on: the names it waits for, while it is suspended.
+        deadline_at: when it fails, if it has not ended by then.
         stream: the display name of the current journal.
     """
 
@@ -63,6 +64,7 @@ class Description:
     updated_at: datetime
     ended_at: datetime | None
     stream: str
+    deadline_at: datetime | None = None
 
     @property
     def is_called_off(self) -> bool:
@@ -94,6 +96,7 @@ class Description:
             created_at=to_datetime(row.created_at),
             updated_at=to_datetime(row.updated_at),
             ended_at=_at(row.ended_at),
+            deadline_at=_at(row.deadline_at),
             stream=stream_name(key.workflow, key.id, row.generation),
         )
 

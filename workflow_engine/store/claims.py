@@ -18,17 +18,18 @@ from workflow_engine.core.rows import (
     NewInstance,
 )
 from workflow_engine.errors import StoreUnavailable
+from workflow_engine.store.deadlines import Deadlines
 from workflow_engine.store.discovery import Due
-from workflow_engine.store.family import Family
 from workflow_engine.store.hints import Listener
 from workflow_engine.store.ledger import Locked
+from workflow_engine.store.unit_of_work import UnitOfWork
 
 _WIDER = 8
 """How many times more candidates than wanted are looked at, since those that other
 workers are taking at this moment are passed over."""
 
 
-class Claims(Family):
+class Claims(Deadlines):
     """The part of the store that starts instances and gives leases."""
 
     _turn = 0
@@ -56,8 +57,21 @@ class Claims(Family):
         new: NewInstance | None = None,
     ) -> Claim | Held | Ended | Missing:
         """See `Store.claim`."""
+        return self._in_order(
+            lambda first: self._claim(first, key, owner, lease, patches, new)
+        )
+
+    def _claim(
+        self,
+        first: frozenset[int],
+        key: Key,
+        owner: str,
+        lease: int,
+        patches: Collection[str],
+        new: NewInstance | None,
+    ) -> Claim | Held | Ended | Missing:
         patch_set = write_patches(patches)
-        with self._write() as work:
+        with self._write(first) as work:
             if new is not None:
                 created = self._instances.insert(
                     work, key, new, owner=owner, lease=lease, patches=patch_set
@@ -71,13 +85,21 @@ class Claims(Family):
                     if new is not None:  # it was there, and was collected since
                         raise StoreUnavailable(problem="the instance was just deleted")
                     return Missing()
-                if found.instance.status.is_ended:
-                    return Ended(found.instance)
+                ended = self._find_ended(work, found)
+                if ended is not None:
+                    return ended
                 # Perhaps it became free while this transaction waited for the row.
                 claimed = self._leases.claim(work, key, owner, lease, patch_set)
                 if claimed is None:
                     return _held(found.instance)
             return Claim(claimed.lease(owner), claimed.instance)
+
+    def _find_ended(self, work: UnitOfWork, found: Locked) -> Ended | None:
+        """An instance that has ended, or ends now, as its deadline has passed."""
+        if found.instance.status.is_ended:
+            return Ended(found.instance)
+        failed = self._fail_if_overdue(work, found)
+        return None if failed is None else Ended(failed)
 
     def release(self, lease: Lease) -> bool:
         """See `Store.release`."""

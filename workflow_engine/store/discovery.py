@@ -85,7 +85,7 @@ class Discovery:
         due = (
             select(c.id, c.workflow_name, c.runnable_at)
             .where(c.workflow_name == bindparam(parameter))
-            .where(c.runnable_at <= self._ledger.now)
+            .where(c.runnable_at <= self._ledger.now, self._ledger.is_in_time)
             .order_by(c.runnable_at)
             .limit(bindparam("limit_is", type_=Integer))
         )
@@ -95,9 +95,10 @@ class Discovery:
         return due
 
     def next_due(self, work: UnitOfWork, names: Collection[str]) -> int | None:
-        """Microseconds until an instance of these names, or any timer, is due."""
+        """Microseconds until an instance of these names, any timer or any deadline is
+        due."""
         row = work.run(self._next_due, names_are=list(names)).one()
-        pauses = [pause for pause in (row.instance, row.timer) if pause is not None]
+        pauses = [pause for pause in row if pause is not None]
         return max(0, min(pauses)) if pauses else None
 
     @cached_property
@@ -110,9 +111,44 @@ class Discovery:
         timers = self._ledger.timers
         pending = timers.c.settled_at.is_(None)
         timer = select(func.min(timers.c.due_at)).where(pending)
-        return select(
-            (instance.scalar_subquery() - now).label("instance"),
-            (timer.scalar_subquery() - now).label("timer"),
+        deadline = select(func.min(c.deadline_at)).where(
+            c.deadline_at > now, c.ended_at.is_(None)
+        )
+        firsts = (instance, timer, deadline)
+        return select(*(first.scalar_subquery() - now for first in firsts))
+
+    # --- deadlines ---
+
+    def overdue(
+        self, work: UnitOfWork, limit: int, exclude: Collection[int]
+    ) -> list[int]:
+        """Up to ``limit`` instances whose deadline has passed, the first one first."""
+        excluded = list(exclude)
+        rows = work.run(self._overdue, limit_is=limit, excluded_are=excluded)
+        return list(rows.scalars())
+
+    @cached_property
+    def _overdue(self) -> Select[Any]:
+        excluded = bindparam("excluded_are", type_=BigInteger, expanding=True)
+        return (
+            select(self._c.id)
+            .where(self._ledger.is_overdue, self._c.id.not_in(excluded))
+            .order_by(self._c.deadline_at)
+            .limit(bindparam("limit_is", type_=Integer))
+        )
+
+    def lock_overdue(self, work: UnitOfWork, instance: int) -> Locked | None:
+        """Lock an instance, if it is overdue and nobody else has locked it."""
+        row = work.run(self._lock_overdue, instance_is=instance).one_or_none()
+        return None if row is None else read(row)
+
+    @cached_property
+    def _lock_overdue(self) -> Select[Any]:
+        this = self._c.id == bindparam("instance_is", type_=BigInteger)
+        return (
+            select(*self._ledger.row)
+            .where(this, self._ledger.is_overdue)
+            .with_for_update(skip_locked=True)
         )
 
     def lock(
@@ -133,7 +169,9 @@ class Discovery:
     @cached_property
     def _lock(self) -> Select[Any]:
         c = self._c
-        due = select(*self._ledger.row).where(c.runnable_at <= self._ledger.now)
+        due = select(*self._ledger.row).where(
+            c.runnable_at <= self._ledger.now, self._ledger.is_in_time
+        )
         if self._dialect == "sqlite":
             return due.where(c.id.in_(bindparam("instances_are", expanding=True)))
         wanted = bindparam("instances_are", type_=ARRAY(BigInteger))

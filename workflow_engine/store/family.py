@@ -146,7 +146,8 @@ class Family(Room):
         self, work: UnitOfWork, parent: Locked, draft: Draft, deed: NewChild
     ) -> list[Draft]:
         key = Key(deed.workflow, deed.id)
-        new = NewInstance(deed.input, deed.incarnation)
+        deadline = parent.instance.deadline_at
+        new = NewInstance(deed.input, deed.incarnation, deadline=deadline)
         child = self._instances.insert(work, key, new)
         if child is None:
             child = self._instances.lock(work, key, payloads=True)

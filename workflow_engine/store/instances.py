@@ -71,6 +71,8 @@ class Instances:
             lease_owner=owner,
             lease_is=lease,
             epoch=0 if owner is None else 1,
+            timeout_is=new.timeout,
+            deadline_is=new.deadline,
             delay_is=new.delay if new.delay > 0 and owner is None else None,
         ).one_or_none()
         work.woke |= row is not None and owner is None
@@ -97,6 +99,10 @@ class Instances:
             # Without a duration there is no instant either.
             lease_until=now + bindparam("lease_is", type_=BigInteger),
             next_attempt_at=now + bindparam("delay_is", type_=BigInteger),
+            deadline_at=func.coalesce(
+                now + bindparam("timeout_is", type_=BigInteger),
+                bindparam("deadline_is", type_=BigInteger),
+            ),
         )
         statement: Insert = (
             insert_into(self._table, self._dialect)
@@ -273,10 +279,20 @@ class Instances:
         )
         return self._changing(1, **changes)
 
+    def fail(self, work: UnitOfWork, row: Locked, error: str) -> Locked:
+        """Add the marker and end the instance as failed, whoever holds its lease."""
+        return self._change(work, self._fail, row, error_is=error)
+
+    @cached_property
+    def _fail(self) -> Update:
+        error = bindparam("error_is", type_=Text)
+        return self._changing(1, **self._ledger.ended(Status.FAILED, last_error=error))
+
     def revive(
         self, work: UnitOfWork, row: Locked, *, cancel_requested: bool
     ) -> Locked:
-        """Make it runnable, as if nothing had been tried."""
+        """Make it runnable, as if nothing had been tried. A deadline that has passed is
+        one no more."""
         work.woke = True
         return self._change(work, self._revive, row, requested_is=cancel_requested)
 
@@ -287,6 +303,7 @@ class Instances:
             next_attempt_at=None,
             wake_after=None,
             ended_at=None,
+            deadline_at=case((self._ledger.is_in_time, self._c.deadline_at)),
             cancel_requested=bindparam(
                 "requested_is", type_=self._c.cancel_requested.type
             ),

@@ -59,7 +59,7 @@ class Leases:
         may = self._ledger.may(Event.CLAIM)
         return (
             update(self._table)
-            .where(*self._ledger.has_key, may, free)
+            .where(*self._ledger.has_key, may, free, self._ledger.is_in_time)
             .values(self._claimed)
             .returning(*self._claimant)
         )

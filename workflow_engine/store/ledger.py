@@ -16,6 +16,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Row,
+    and_,
     bindparam,
     case,
     func,
@@ -87,6 +88,16 @@ class Ledger:
             # index on owners when there is a primary key.
             func.coalesce(self.c.lease_owner, "") == bindparam("owner_is"),
         )
+
+    @property
+    def is_overdue(self) -> ColumnElement[bool]:
+        """Condition: it has not ended, and its deadline has passed."""
+        return and_(self.c.deadline_at <= self.now, self.c.ended_at.is_(None))
+
+    @property
+    def is_in_time(self) -> ColumnElement[bool]:
+        """Condition: its deadline, if there is one, has not passed."""
+        return or_(self.c.deadline_at.is_(None), self.c.deadline_at > self.now)
 
     def may(self, event: Event) -> ColumnElement[bool]:
         """Condition: the status allows ``event``."""
@@ -202,6 +213,7 @@ def read(row: Row[Any]) -> Locked:
         created_at=row.created_at,
         updated_at=row.updated_at,
         ended_at=row.ended_at,
+        deadline_at=row.deadline_at,
         input=getattr(row, "input", None),
         result=getattr(row, "result", None),
     )

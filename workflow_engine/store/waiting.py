@@ -30,7 +30,7 @@ from workflow_engine.store.protocol import Protocol, check
 from workflow_engine.store.timers import Due
 from workflow_engine.store.unit_of_work import UnitOfWork
 
-_BROKEN = (StoreRefused, ValueError, TypeError)
+BROKEN = (StoreRefused, ValueError, TypeError)
 """What one instance may raise: its row contradicts its journal, or cannot be read."""
 
 RECOVERABLE = frozenset({Status.FAILED, Status.CANCELLED})
@@ -105,15 +105,15 @@ class Waiting(Protocol):
         }
         try:
             return Fired(self._fire_all(by_instance))
-        except _BROKEN as error:
-            _see_whose(error)
+        except BROKEN as error:
+            see_whose(error)
         # Which one it is shows when each has a transaction of its own.
         count, broken = 0, {}
         for instance, timers in by_instance.items():
             try:
                 count += self._fire_all({instance: timers})
-            except _BROKEN as error:
-                _see_whose(error)
+            except BROKEN as error:
+                see_whose(error)
                 broken[instance] = f"{type(error).__name__}: {error}"
         return Fired(count, broken)
 
@@ -255,7 +255,7 @@ class Waiting(Protocol):
         return Appended(tail, instance.position, instance.cancel_requested)
 
 
-def _see_whose(error: Exception) -> None:
+def see_whose(error: Exception) -> None:
     """Raise an error that is not of one instance, but of the whole database."""
     if isinstance(error, StoreRefused) and not isinstance(error.__cause__, NameTaken):
         raise error
