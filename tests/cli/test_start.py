@@ -59,6 +59,27 @@ def test_a_delay_keeps_workers_away_until_it_is_over(on: CommandLine) -> None:
     assert on("start", "flows:fulfil", "2", ORDER, "--delay", "-1").exit_code == 2
 
 
+def test_it_may_be_told_how_long_it_has(on: CommandLine) -> None:
+    timed = on.json("start", "flows:approve", "1", "--timeout", "7200")
+    assert timed["deadline_at"] > timed["created_at"]
+    assert "  deadline    " in on.ok("show", "approve", "1")
+    late = "2020-01-31T13:00:00+01:00"
+    over = on.json("start", "flows:approve", "2", "--deadline", late)
+    assert over["deadline_at"] == "2020-01-31T12:00:00.000000Z"
+    assert on("run", "flows:approve", "2").exit_code == 5
+    assert on.json("worker", "flows.py", "--drain")["failed"] == 0
+    on.ok("start", "flows:approve", "3", "--deadline", "2020-01-31T12:00:00Z")
+    assert on.json("worker", "flows.py", "--drain")["failed"] == 1
+
+
+def test_a_limit_is_one_of_two_and_an_instant_has_a_zone(
+    on_sqlite: CommandLine,
+) -> None:
+    at = ("--deadline", "2030-01-31T12:00:00Z")
+    for words in ((*at, "--timeout", "1"), ("--deadline", "2030-01-31T12:00:00")):
+        assert on_sqlite("start", "flows:approve", "1", *words).exit_code == 2
+
+
 def test_a_tag_needs_a_value(on_sqlite: CommandLine) -> None:
     result = on_sqlite("start", "flows:fulfil", "1", ORDER, "--tag", "north")
     assert result.exit_code == 2

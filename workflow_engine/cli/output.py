@@ -66,8 +66,8 @@ def describe_instance(found: Description) -> dict[str, Any]:
         "created_at": instant(found.created_at),
         "updated_at": instant(found.updated_at),
         "ended_at": instant(found.ended_at),
-        "deadline_at": instant(found.deadline_at),
         "stream": found.stream,
+        "deadline_at": instant(found.deadline_at),
     }
 
 

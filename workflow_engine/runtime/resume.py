@@ -167,13 +167,11 @@ class Worker:
         An instance whose lease was lost while its step runs here still is for others.
         """
         equipment, options = self._equipment, self._options
-        since = equipment.clock.monotonic()
+        since, batch = equipment.clock.monotonic(), _NOTHING
         try:
             done = self._upkeep.see_to_it()
-            batch = (
-                _NOTHING
-                if room < 1
-                else equipment.store.claim_due(
+            if room > 0:
+                batch = equipment.store.claim_due(
                     equipment.owner,
                     options.lease,
                     equipment.options.active_patches,
@@ -182,7 +180,6 @@ class Worker:
                     options.max_takeovers,
                     seen | self._shunned.now() | set(self._running),
                 )
-            )
         except StoreUnavailable as error:
             logger.warning("nothing was claimed, trying again: %s", error)
             return None
