@@ -227,6 +227,26 @@ def test_what_would_be_deleted_is_what_is_deleted(
         assert store.collectable(10, names) == []
 
 
+def test_what_others_keep_is_gone_through_in_looks_that_are_bounded(
+    store: SqlStore, database: Database
+) -> None:
+    rows = ", ".join(
+        f"('kept', '{n}', '', 'completed', '{{}}', 0, 0, {n})" for n in range(1100)
+    )
+    sql(
+        database,
+        "INSERT INTO wf_instances (workflow_name, workflow_id, incarnation, status, "
+        f"input, created_at, updated_at, ended_at) VALUES {rows}",
+    )
+    an_ended(store, Key("a", "1"))
+    place, looks = None, 0
+    while (answer := store.collect(0, 10, ["a"], place)).place is not None:
+        assert answer.deleted == 0
+        place, looks = answer.place, looks + 1
+    assert (answer.deleted, looks) == (1, 2)
+    assert len(left(store)) == 1100
+
+
 def test_many_held_children_hide_nothing_and_are_looked_at_once(
     store: SqlStore, clock: BoundClock, database: Database
 ) -> None:
@@ -528,7 +548,7 @@ def test_a_start_against_a_collection_gets_a_fresh_instance(
 
 
 def test_a_collection_goes_through_indexes(store: SqlStore, database: Database) -> None:
-    payload = "x" * 1000
+    payload = "x" * 1800
     numbers = (
         "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n "
         "WHERE n < 6000) SELECT {} FROM n"
@@ -559,7 +579,7 @@ def test_a_collection_goes_through_indexes(store: SqlStore, database: Database) 
     sql(database, "ANALYZE")
     ended = "ix_wf_instances_ended_at"
     for names in (None, ["w0", "w2"]):
-        batch = partial(store.collect, 0, 5, names, Place(50, 1))
+        batch = partial(store.collect, 0, 5, names, Place(5500, 1))
         explained = plans(database, batch)
         assert len(explained) == 12
         assert ended in explained[0], explained[0]

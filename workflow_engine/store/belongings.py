@@ -16,7 +16,6 @@ from sqlalchemy import (
     Select,
     bindparam,
     delete,
-    func,
     or_,
     select,
 )
@@ -47,13 +46,11 @@ class Terms:
     these ``names``; None for all."""
 
     older_than: int
-    names: tuple[str, ...] | None = None
+    names: frozenset[str] | None = None
 
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """For the statements that have a condition on them."""
-        names = {} if self.names is None else {"names_are": list(self.names)}
-        return {"older_is": self.older_than, **names}
+    def allow(self, workflow: str) -> bool:
+        """Whether instances of this name may be collected."""
+        return self.names is None or workflow in self.names
 
 
 class Belongings:
@@ -74,11 +71,14 @@ class Belongings:
     def old(
         self, work: UnitOfWork, terms: Terms, after: Place, limit: int
     ) -> list[Old]:
-        """Up to ``limit`` that may be collected unless held, first ended first."""
-        statement = self._old if terms.names is None else self._old_of_names
+        """The next ``limit`` that are old enough, of whatever name, first ended first.
+
+        Names are not asked for: whoever collects a few of them would wait for a
+        statement that goes through all the others.
+        """
         rows = work.run(
-            statement,
-            **terms.parameters,
+            self._old,
+            older_is=terms.older_than,
             after_at_is=after.ended_at,
             after_is=after.instance,
             limit_is=limit,
@@ -99,10 +99,6 @@ class Belongings:
             .order_by(c.ended_at, c.id)
             .limit(bindparam("limit_is", type_=Integer))
         )
-
-    @cached_property
-    def _old_of_names(self) -> Select[Any]:
-        return self._old.where(self._is_named)
 
     def holders(
         self, work: UnitOfWork, instances: Collection[int]
@@ -128,10 +124,12 @@ class Belongings:
     def lock(
         self, work: UnitOfWork, terms: Terms, instances: Sequence[int]
     ) -> list[Locked]:
-        """Lock those that still may be collected unless held, and nobody has locked."""
-        statement = self._lock if terms.names is None else self._lock_of_names
-        rows = work.run(statement, **terms.parameters, instances_are=list(instances))
-        return [read(row) for row in rows]
+        """Lock those that may still be collected unless held, and nobody has locked."""
+        rows = work.run(
+            self._lock, older_is=terms.older_than, instances_are=list(instances)
+        )
+        locked = [read(row) for row in rows]
+        return [row for row in locked if terms.allow(row.instance.key.workflow)]
 
     @cached_property
     def _lock(self) -> Select[Any]:
@@ -141,10 +139,6 @@ class Belongings:
             .order_by(self._c.id)
             .with_for_update(skip_locked=True)
         )
-
-    @cached_property
-    def _lock_of_names(self) -> Select[Any]:
-        return self._lock.where(self._is_named)
 
     def delete(
         self, work: UnitOfWork, instances: Collection[int]
@@ -188,13 +182,6 @@ class Belongings:
     def _is_old(self) -> ColumnElement[bool]:
         older = bindparam("older_is", type_=BigInteger)
         return self._c.ended_at <= self._ledger.now - older
-
-    @cached_property
-    def _is_named(self) -> ColumnElement[bool]:
-        # Not a plain comparison, which would tempt a planner to go through an index on
-        # names, and sort what it finds.
-        names: BindParameter[Any] = bindparam("names_are", expanding=True)
-        return func.coalesce(self._c.workflow_name, "").in_(names)
 
     @cached_property
     def _is_link(self) -> ColumnElement[bool]:

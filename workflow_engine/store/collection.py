@@ -29,11 +29,8 @@ from workflow_engine.store.room import Room
 from workflow_engine.store.unit_of_work import UnitOfWork
 from workflow_engine.store.waiting import RECOVERABLE
 
-PAGE = 200
-"""Instances looked at in one transaction, held ones included."""
-
-LARGEST = 1000
-"""Instances deleted in one transaction, however many are asked for."""
+PAGE = 500
+"""Instances looked at in one transaction, and deleted in one, at most."""
 
 _LAST = 2**63 - 1
 
@@ -65,7 +62,7 @@ class Collection(Room):
     ) -> CollectedBatch:
         """See `Collecting.collect`."""
         terms = _terms(older_than, workflows)
-        chosen, onward = self._choose(terms, min(limit, LARGEST), place or FIRST)
+        chosen, onward = self._choose(terms, min(limit, PAGE), place or FIRST)
         if not chosen:
             return CollectedBatch(0, (), onward)
         failed: tuple[Uncollected, ...] = ()
@@ -85,15 +82,15 @@ class Collection(Room):
         if place.freed:
             rest = attrs.evolve(place, freed=place.freed[limit:])
             return place.freed[:limit], rest
-        page_size = max(limit, PAGE)
         with self._read() as work:
-            page = self._belongings.old(work, terms, place, page_size)
-            held = self._held(work, [each.instance for each in page])
-        free = [each for each in page if each.instance not in held]
+            page = self._belongings.old(work, terms, place, PAGE)
+            old = [each for each in page if terms.allow(each.workflow)]
+            held = self._held(work, [each.instance for each in old])
+        free = [each for each in old if each.instance not in held]
         chosen = [each.instance for each in free[:limit]]
         if len(free) > limit:
             return chosen, _after(free[limit - 1])
-        return chosen, _after(page[-1]) if len(page) == page_size else None
+        return chosen, _after(page[-1]) if len(page) == PAGE else None
 
     def _held(self, work: UnitOfWork, instances: Sequence[int]) -> Names[int]:
         return self._belongings.holders(work, instances) if instances else ()
@@ -146,6 +143,7 @@ class Collection(Room):
         terms, foreseen = _terms(older_than, workflows), _Foreseen()
         with self._read() as work:
             for page in self._pages(work, terms):
+                page = [old for old in page if terms.allow(old.workflow)]
                 held = self._belongings.holders(work, [old.instance for old in page])
                 for old in page:
                     foreseen.add(old, held.get(old.instance, set()))
@@ -215,8 +213,7 @@ class _Foreseen:
 
 
 def _terms(older_than: int, workflows: Names[str] | None) -> Terms:
-    names = None if workflows is None else tuple(sorted(set(workflows)))
-    return Terms(older_than, names)
+    return Terms(older_than, None if workflows is None else frozenset(workflows))
 
 
 def _after(old: Old) -> Place:
