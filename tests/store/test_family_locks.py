@@ -18,9 +18,11 @@ from sqlalchemy import event
 
 from workflow_engine.core.lifecycle import Status
 from workflow_engine.core.rows import Key, Lease
+from workflow_engine.errors import StoreUnavailable
 from workflow_engine.store.database import Database
 from workflow_engine.store.sql_store import SqlStore
 
+from ..wholeness import check_whole
 from .actors import BoundClock, end, history, lease_on, new, spawn
 
 pytestmark = pytest.mark.postgres
@@ -193,3 +195,51 @@ def test_a_cascade_against_the_growth_and_the_end_of_its_family(crowd: Crowd) ->
         keys = [parent.key, children["b"].key, Key("child", f"c{number}")]
         rows = [crowd.store().find(key) for key in keys]
         assert {row.status for row in rows if row} == {Status.CANCELLED}
+
+
+def test_collections_against_attaching_resurrecting_and_starting_afresh(
+    crowd: Crowd,
+) -> None:
+    """Links are deleted from both ends, and parents come back meanwhile."""
+    for number in range(ROUNDS // 3):
+        store = crowd.store()
+        parents = []
+        for each in range(4):
+            parent, children = a_family(store, 4 * number + each, "a", "b")
+            store.append(parent, [spawn(c.key) for c in children.values()], 0, None)
+            for child in children.values():
+                finish(child)(store)
+            position = store.load(parent.instance, 0, 10).position
+            if each % 2:
+                finish(parent)(store)
+            else:
+                store.fail(parent, "{}", position)
+            parents.append(parent.key)
+        late = lease_on(store, Key("late", str(number)))
+        free = Key("child", f"a{4 * number + 1}")
+        acts: list[Callable[[SqlStore], Any]] = [
+            lambda store: store.collect(0, 5),
+            lambda store: store.collect(0, 3),
+            [
+                lambda store: store.restart(parents[1], new()),  # noqa: B023
+                lambda store: store.resurrect(parents[0], ()),  # noqa: B023
+                lambda store: attach(store, late, free),  # noqa: B023
+            ][number % 3],
+        ]
+        crowd.at_once(*acts)
+        store.cancel(parents[0])
+        store.cancel(late.key)
+        place = None
+        while (answer := store.collect(0, 100, None, place)).place is not None:
+            place = answer.place
+    check_whole(str(crowd.databases[0].engine.url))
+
+
+def attach(store: SqlStore, parent: Lease, child: Key) -> None:
+    """Attach to a child that may be gone, or be going."""
+    while True:
+        try:
+            store.append(parent, [spawn(child)], 0, None)
+        except StoreUnavailable:
+            continue
+        return
