@@ -18,7 +18,15 @@ from workflow_engine.testing import TestClock
 from .. import postgres
 from .bench import Bench
 
-TABLES = ("instances", "journal", "snapshots", "timers", "awakeables", "children")
+TABLES = (
+    "instances",
+    "journal",
+    "snapshots",
+    "timers",
+    "awakeables",
+    "children",
+    "messages",
+)
 
 
 @pytest.fixture
