@@ -311,6 +311,20 @@ def test_a_lease_that_nobody_takes_over(
     assert engine.doctor() == []
 
 
+def test_a_deadline_that_nobody_keeps(engine: Engine, clock: TestClock) -> None:
+    engine.starting(timeout=HOUR).start(nap, "1")
+    clock.advance(HOUR + 60)
+    assert engine.doctor() == []
+    clock.advance(1)
+    finding = only(engine, FaultKind.DEADLINE_MISSED, "nap")
+    assert finding.problem == (
+        "its deadline was at 2030-01-01T01:00:00+00:00, and nobody has ended it"
+    )
+    for_people(engine, finding, "worker TARGET")
+    assert engine.worker().drain().failed == 1
+    assert engine.doctor() == []
+
+
 def test_a_timer_that_nobody_fires(engine: Engine, clock: TestClock) -> None:
     engine.run(nap, "1")
     clock.advance(HOUR + 60)

@@ -26,12 +26,14 @@ def full(store: SqlStore, database: Database) -> SqlStore:
         numbers = "SELECT n FROM generate_series(1, 6000) AS g(n)"
     rows = {
         "wf_instances (workflow_name, workflow_id, incarnation, status, input, "
-        "created_at, updated_at, position, waits_on, lease_owner, lease_until)": (
+        "created_at, updated_at, position, waits_on, lease_owner, lease_until, "
+        "deadline_at)": (
             "'w' || (n % 3), 'id-' || n, '', CASE WHEN n % 50 = 0 THEN 'running' "
             "WHEN n % 51 = 0 THEN 'blocked' WHEN n % 4 = 0 THEN 'completed' "
             "ELSE 'suspended' END, '{}', 0, 0, 1, '[\"awk:a\"]', "
             "CASE WHEN n % 500 = 0 THEN 'owner' END, "
-            f"CASE WHEN n % 500 = 0 THEN {EPOCH} END"
+            f"CASE WHEN n % 500 = 0 THEN {EPOCH} END, "
+            f"CASE WHEN n % 70 = 0 THEN {EPOCH} + n END"
         ),
         "wf_journal (instance_id, generation, position, kind, step_name, live, "
         "payload, recorded_at, entry_id)": (
@@ -80,6 +82,7 @@ def test_a_look_at_large_goes_through_an_index(
         "ix_wf_instances_status_id",
         "ix_wf_instances_workflow_name_runnable_at",
         "ix_wf_timers_due_at",
+        "ix_wf_instances_deadline_at",
     )
     for plan, index in zip(explained, indexes, strict=True):
         assert index in plan

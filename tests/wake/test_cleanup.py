@@ -23,6 +23,7 @@ from workflow_engine import (
     WorkflowBody,
     WorkflowCancelled,
     awakeable,
+    receive,
     restore_seed,
     sleep,
     spawn_child,
@@ -30,7 +31,7 @@ from workflow_engine import (
 )
 from workflow_engine.core.commands import AllOf
 from workflow_engine.core.identity import CANCEL_REQUESTED
-from workflow_engine.runtime.points import Point
+from workflow_engine.runtime.points import Point, Points
 
 from ..runtime.bench import Bench, Meanwhile, entries, kinds
 from ..wholeness import check_whole
@@ -73,7 +74,15 @@ def offspring() -> WorkflowBody[None]:
     yield from (yield from spawn_child(patient, "child"))
 
 
-@pytest.mark.parametrize("wait", [None, nap, question, offspring])
+def message() -> WorkflowBody[None]:
+    yield from receive("news")
+
+
+def limited() -> WorkflowBody[None]:
+    yield from Await("go").timeout(60)
+
+
+@pytest.mark.parametrize("wait", [None, nap, question, offspring, message, limited])
 def test_a_body_that_waits_is_told_where_it_stands_and_cleans_up(
     bench: Bench, wait: Callable[[], WorkflowBody[Any]] | None
 ) -> None:
@@ -223,6 +232,32 @@ def test_a_result_that_comes_while_the_request_is_recorded_is_delivered_first(
     # It went on past the wait; `ship` was not begun, and nothing caught the request.
     assert bench.done == ["book"]
     assert kinds(elsewhere, book, "1") == ["step_ok", "wake", "cancel", "cancelled"]
+
+
+def test_constant_news_does_not_keep_a_request_from_being_delivered(
+    bench: Bench,
+) -> None:
+    """A message comes between every look at the journal and the request's entry."""
+
+    @workflow
+    def listening() -> WorkflowBody[None]:
+        while True:
+            bench.do((yield from receive("news", returns=str)))
+
+    engine = bench.engine(listening)
+    engine.run(listening, "1")
+    engine.cancel(listening, "1", cleanup=True)
+
+    class Constantly(Points):
+        def reach(self, point: Point, subject: str) -> None:
+            if (point, subject) == ("before_commit", "append"):
+                engine.send(listening, "1", "news", "again")
+                assert len(bench.done) < 5
+
+    assert (
+        bench.engine(listening, points=Constantly()).run(listening, "1") == Cancelled()
+    )
+    assert set(bench.done) == {"again"}
 
 
 # --- bodies that do not do as they are asked ------------------------------------------

@@ -104,6 +104,7 @@ class Wake(RuleBasedStateMachine):
         self.status = Status.RUNNING
         self.result = ""
         self.order = ""
+        self.asked = False
         self.run()
 
     @property
@@ -131,6 +132,7 @@ class Wake(RuleBasedStateMachine):
             self._check_result()
         if self.status is Status.SUSPENDED:
             # It parks only while nothing it waits for is there.
+            assert not self.asked
             assert self.current.status == "pending"
             self.status = Status.RUNNING
 
@@ -158,7 +160,7 @@ class Wake(RuleBasedStateMachine):
         if mend:
             BROKEN.discard(self.name)
         self.engine.resurrect(questioning, self.name)
-        self.status = Status.RUNNING
+        self.status, self.asked = Status.RUNNING, False  # its body was not told
         if self.order == "trust":  # it was the wait that failed, and is history now
             self.current.status = "pending"
 
@@ -167,6 +169,19 @@ class Wake(RuleBasedStateMachine):
     def end_from_outside(self) -> None:
         assert self.engine.cancel(questioning, self.name)
         self.status = Status.CANCELLED
+
+    @precondition(lambda self: self.status is Status.RUNNING)
+    @rule()
+    def ask_to_end(self) -> None:
+        assert self.engine.cancel(questioning, self.name, cleanup=True)
+        self.asked = True
+
+    @precondition(lambda self: self.status is Status.CANCELLED)
+    @rule()
+    def forget_the_cancellation(self) -> None:
+        self.engine.resurrect(questioning, self.name, forget_cancel=True)
+        self.status, self.asked = Status.RUNNING, False
+        self.run()
 
     @rule(restart=st.booleans())
     def collect(self, restart: bool) -> None:
@@ -183,6 +198,7 @@ class Wake(RuleBasedStateMachine):
                 self.engine.signal(question.id, "too late")
         self.engine.start(questioning, self.name, self.name)
         self.questions, self.status, self.order = [], Status.RUNNING, ""
+        self.asked = False
         self.run()
         assert self.current.generation == 0
 

@@ -27,6 +27,7 @@ class FaultKind(StrEnum):
     UNWAKEABLE = "unwakeable"
     TIMER_MISSING = "timer_missing"
     TIMER_OVERDUE = "timer_overdue"
+    DEADLINE_MISSED = "deadline_missed"
     WAKES_LATE = "wakes_late"
     AWAKEABLE_UNTOLD = "awakeable_untold"
     CHILD_UNTOLD = "child_untold"
@@ -88,7 +89,8 @@ class Examining(Protocol):
 
     def examine_at_large(self, limit: int, patience: int) -> Sequence[Fault]:
         """Look for what is found without looking at every instance: unknown statuses,
-        ended instances that workers would claim, timers nobody has fired."""
+        ended instances that workers would claim, timers nobody has fired, deadlines
+        nobody has kept."""
 
     def mend(self, kind: FaultKind, workflow: str, id: str) -> None:
         """Repair what is wrong in this way with an instance, if it still is.

@@ -345,8 +345,8 @@ class Interpreter:
         if self._in_flight:
             return False
         draft = Draft(Kind.CANCEL, CANCEL_REQUESTED, None)
-        # On condition that nothing came meanwhile: it would have to be delivered first.
-        return self._commit(Append((draft, *self._records()), self.position))
+        # What came meanwhile has a lower position, and is delivered first.
+        return self._commit(Append((draft, *self._records())))
 
     def _emit_steps(self) -> None:
         self._requests += [Abandon(name) for name in self._desk.abandoned]

@@ -84,6 +84,11 @@ WORDS: Mapping[FaultKind, _Words] = {
         _FIX,
         "fire it; if there are more, see that workers run",
     ),
+    FaultKind.DEADLINE_MISSED: _Words(
+        "its deadline was {deadline_at}, and nobody has ended it",
+        ("worker", "TARGET"),
+        "start a worker, which ends it",
+    ),
     FaultKind.WAKES_LATE: _Words(
         "its first timer is due {due_at}, and it wakes {wake_at}",
         _FIX,
@@ -163,7 +168,7 @@ class Doctor(Outside):
 
         Args:
             patience: how long (a timedelta, or seconds) after its time a timer has to
-                have fired and a lease to have been taken over.
+                have fired, a lease to have been taken over and a deadline to be kept.
             limit: findings at most.
 
         Raises:

@@ -88,6 +88,7 @@ class Examination(Waiting):
             (FaultKind.UNKNOWN_STATUS, findings.unknown_statuses),
             (FaultKind.OUT_OF_SIGHT, findings.ended_in_sight),
             (FaultKind.TIMER_OVERDUE, findings.overdue_timers),
+            (FaultKind.DEADLINE_MISSED, findings.missed_deadlines),
         )
         with self._read() as work:
             return [

@@ -295,6 +295,13 @@ class Findings:
             .order_by(t.due_at)
         )
 
+    @cached_property
+    def missed_deadlines(self) -> Select[Any]:
+        """Instances that go on long after their deadline, the first one first."""
+        c = self._c
+        late = (c.deadline_at < self._long_ago, c.ended_at.is_(None))
+        return self._who(c.deadline_at).where(*late).order_by(c.deadline_at)
+
     # --- what they are made of ---
 
     def _who(self, *facts: ColumnElement[Any]) -> Select[Any]:
