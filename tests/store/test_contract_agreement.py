@@ -115,9 +115,22 @@ class Agreement(RuleBasedStateMachine):
 
     # --- starting and owning ---
 
-    @rule(id=IDS, delay=st.sampled_from([0, SECOND]))
-    def start(self, id: str, delay: int) -> None:
-        self.both(lambda store, _: store.start(self.key(id), new(delay=delay)))
+    @rule(
+        id=IDS,
+        delay=st.sampled_from([0, SECOND]),
+        timeout=st.sampled_from([None, None, 2 * SECOND, MINUTE]),
+    )
+    def start(self, id: str, delay: int, timeout: int | None) -> None:
+        given = new(delay=delay, timeout=timeout)
+        self.both(lambda store, _: store.start(self.key(id), given))
+
+    @rule()
+    def fail_overdue(self) -> None:
+        def fail(store: SqlStore, _: int) -> object:
+            failed = store.fail_overdue(9).failed
+            return sorted((row.key.workflow, row.key.id) for row in failed)
+
+        self.both(fail)
 
     @rule(id=IDS, owner=OWNERS, start=st.booleans())
     def claim(self, id: str, owner: str, start: bool) -> None:

@@ -23,7 +23,7 @@ from workflow_engine.store.database import Database
 from workflow_engine.store.sql_store import SqlStore
 
 from ..wholeness import check_whole
-from .actors import BoundClock, end, history, lease_on, new, spawn
+from .actors import BoundClock, end, history, lease_on, new, spawn, sql
 
 pytestmark = pytest.mark.postgres
 
@@ -72,6 +72,12 @@ def crowd(postgres_url: str, clock: BoundClock) -> Iterator[Crowd]:
     for database in databases:
         database.close()
     assert crowd.deadlocks == 0
+
+
+def overdue(database: Database, *leases: Lease) -> None:
+    """Give instances a deadline that has passed."""
+    numbers = ", ".join(str(lease.instance) for lease in leases)
+    sql(database, f"UPDATE wf_instances SET deadline_at = 1 WHERE id IN ({numbers})")
 
 
 def a_family(
@@ -179,6 +185,27 @@ def test_three_levels_that_end_at_once(crowd: Crowd) -> None:
                 ["step_ok", "cancelled"],
             )
             assert f"{below}{number}"
+
+
+def test_two_that_end_what_is_overdue_against_the_end_of_a_child(
+    crowd: Crowd,
+) -> None:
+    for number in range(ROUNDS // 2):
+        parent, children = a_family(crowd.store(), number, "a", "b")
+        attach = [spawn(lease.key) for lease in children.values()]
+        crowd.store().append(parent, attach, 0, None)
+        overdue(crowd.databases[0], parent, children["a"])
+        crowd.at_once(
+            lambda store: store.fail_overdue(9),
+            lambda store: store.fail_overdue(9),
+            finish(children["b"]),
+        )
+        crowd.store().fail_overdue(9)  # those that somebody held just then
+        rows = [crowd.store().find(each.key) for each in (parent, children["a"])]
+        assert {row.status for row in rows if row} == {Status.FAILED}
+        for lease in (parent, children["a"]):
+            ends = [e.kind for e in history(crowd.store(), lease) if e.kind == "failed"]
+            assert len(ends) == 1
 
 
 def test_a_cascade_against_the_growth_and_the_end_of_its_family(crowd: Crowd) -> None:
