@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from workflow_engine.core.commands import Step as Step
     from workflow_engine.core.commands import WorkflowBody as WorkflowBody
     from workflow_engine.core.commands import restore_seed as restore_seed
+    from workflow_engine.core.compounds import AllOf as AllOf
+    from workflow_engine.core.compounds import AnyOf as AnyOf
     from workflow_engine.core.faults import FaultKind as FaultKind
     from workflow_engine.core.lifecycle import Status as Status
     from workflow_engine.core.outcome import Cancelled as Cancelled
@@ -119,6 +121,8 @@ if TYPE_CHECKING:
     from workflow_engine.wake.sleep import sleep_until as sleep_until
 
 _HOMES: dict[str, str] = {
+    "AllOf": "core.compounds",
+    "AnyOf": "core.compounds",
     "AuthorError": "errors",
     "Await": "core.waits",
     "Awakeable": "core.waits",
@@ -226,6 +230,8 @@ _HOMES: dict[str, str] = {
 """Where each public name lives, below this package."""
 
 __all__ = [
+    "AllOf",
+    "AnyOf",
     "AuthorError",
     "Await",
     "Awakeable",

@@ -16,14 +16,8 @@ from hypothesis import strategies as st
 
 from workflow_engine.core import commands, requests
 from workflow_engine.core.codec import Codec
-from workflow_engine.core.commands import (
-    AllOf,
-    AnyOf,
-    Chosen,
-    FreshOrdinal,
-    Patch,
-    Step,
-)
+from workflow_engine.core.commands import Chosen, FreshOrdinal, Patch, Step
+from workflow_engine.core.compounds import AllOf, AnyOf
 from workflow_engine.core.context import Context
 from workflow_engine.core.failure import Reason, capture
 from workflow_engine.core.interpreter import Interpreter
@@ -68,7 +62,7 @@ def leaves() -> st.SearchStrategy[Any]:
 def _grow(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     programs = st.lists(inner, max_size=3)
     return st.one_of(
-        st.tuples(st.just("all"), st.lists(programs, max_size=3)),
+        st.tuples(st.sampled_from(["all", "gather"]), st.lists(programs, max_size=3)),
         st.tuples(st.just("any"), st.lists(programs, min_size=1, max_size=3)),
         st.tuples(st.just("guard"), programs),
     )
@@ -85,7 +79,7 @@ def races(program: Program) -> bool:
             return True
         if node[0] == "guard" and races(node[1]):
             return True
-        if node[0] == "all" and any(races(part) for part in node[1]):
+        if node[0] in ("all", "gather") and any(races(part) for part in node[1]):
             return True
     return False
 
@@ -101,7 +95,7 @@ def play(program: Program, path: str, log: Log) -> Generator[Any, Any, str]:
                 log.append((name, repr((yield Await(name)))))
             case "again" if awaited is not None:
                 log.append((name, repr((yield Await(awaited)))))
-            case "all" | "any":
+            case "all" | "any" | "gather":
                 log.append((name, repr((yield _compound(node, name, log)))))
             case part if part in PARTS:
                 yield from PARTS[part](node, name, log)
@@ -129,9 +123,11 @@ def _patiently(node: Any, name: str, log: Log) -> Generator[Any, Any, None]:
         log.append((name, f"in vain: {error.wait}"))
 
 
-def _compound(node: Any, name: str, log: Log) -> AllOf | AnyOf:
+def _compound(node: Any, name: str, log: Log) -> commands.Command[Any]:
     parts = [play(part, f"{name}.{i}", log) for i, part in enumerate(node[1])]
-    return AllOf(parts) if node[0] == "all" else AnyOf(parts)
+    if node[0] == "any":
+        return AnyOf(parts)
+    return AllOf(parts, all_errors=node[0] == "gather")
 
 
 def _step(node: Any, name: str, log: Log) -> Generator[Any, Any, None]:
@@ -408,7 +404,7 @@ def awaits_of(program: Program, path: str = "p") -> list[str]:
         name = f"{path}.{index}"
         if node[0] in ("await", "timed"):
             names.append(name)
-        elif node[0] in ("all", "any"):
+        elif node[0] in ("all", "any", "gather"):
             for i, part in enumerate(node[1]):
                 names += awaits_of(part, f"{name}.{i}")
         elif node[0] == "guard":

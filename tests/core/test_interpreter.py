@@ -11,8 +11,6 @@ import attrs
 import pytest
 
 from workflow_engine.core.commands import (
-    AllOf,
-    AnyOf,
     ContinueAsNew,
     CurrentGeneration,
     CurrentWorkflow,
@@ -21,6 +19,7 @@ from workflow_engine.core.commands import (
     Step,
     restore_seed,
 )
+from workflow_engine.core.compounds import AllOf, AnyOf
 from workflow_engine.core.journal import Draft, Entry, Kind
 from workflow_engine.core.requests import (
     Abandon,

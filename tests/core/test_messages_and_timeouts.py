@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from workflow_engine.core.commands import AllOf, AnyOf, ContinueAsNew, Step
+from workflow_engine.core.commands import ContinueAsNew, Step
+from workflow_engine.core.compounds import AllOf, AnyOf
 from workflow_engine.core.journal import Draft, Kind, NewMessage
 from workflow_engine.core.requests import (
     Append,

@@ -134,7 +134,7 @@ def widest(program: Program) -> int:
     """How many steps may be in flight at once."""
     width = 1
     for node in program:
-        if node[0] == "all":
+        if node[0] in ("all", "gather"):
             width = max(width, sum(widest(part) for part in node[1]))
         elif node[0] == "guard":
             width = max(width, widest(node[1]))

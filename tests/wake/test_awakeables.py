@@ -28,7 +28,7 @@ from workflow_engine import (
     awakeable,
     workflow,
 )
-from workflow_engine.core.commands import AllOf, AnyOf
+from workflow_engine.core.compounds import AllOf, AnyOf
 
 from ..runtime.bench import Bench
 from .flows import id_of

@@ -17,7 +17,7 @@ from workflow_engine import (
     spawn_child,
     workflow,
 )
-from workflow_engine.core.commands import AnyOf
+from workflow_engine.core.compounds import AnyOf
 
 from ..runtime.bench import Bench, entries
 from .flows import patient, tell_child

@@ -29,7 +29,7 @@ from workflow_engine import (
     spawn_child,
     workflow,
 )
-from workflow_engine.core.commands import AllOf
+from workflow_engine.core.compounds import AllOf
 from workflow_engine.core.identity import CANCEL_REQUESTED
 from workflow_engine.runtime.points import Point, Points
 

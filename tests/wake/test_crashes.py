@@ -18,7 +18,7 @@ from workflow_engine import (
     spawn_child,
     workflow,
 )
-from workflow_engine.core.commands import AnyOf
+from workflow_engine.core.compounds import AnyOf
 from workflow_engine.runtime.points import NOWHERE, Point, Points
 from workflow_engine.testing import Crashes, ProcessDied
 

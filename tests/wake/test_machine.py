@@ -35,7 +35,7 @@ from workflow_engine import (
     restore_seed,
     workflow,
 )
-from workflow_engine.core.commands import AnyOf
+from workflow_engine.core.compounds import AnyOf
 
 from ..runtime.bench import Bench
 from ..wholeness import check_whole
@@ -48,7 +48,7 @@ def questioning(name: str) -> WorkflowBody[str]:
     """Opens a question in each generation; goes on, fails or ends when told to."""
     generation = yield from restore_seed(0)
     asked = yield from awakeable("word", returns=str)
-    index, told = yield from AnyOf([Await("order", returns=str), guarded(asked)])
+    index, told = yield from AnyOf(Await("order", returns=str), guarded(asked))
     if index == 1:
         return f"{told}"
     if told == "rotate":

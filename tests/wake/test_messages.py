@@ -27,7 +27,7 @@ from workflow_engine import (
     restore_seed,
     workflow,
 )
-from workflow_engine.core.commands import AllOf
+from workflow_engine.core.compounds import AllOf
 from workflow_engine.runtime.points import Point
 
 from ..runtime.bench import Bench, Meanwhile, kinds

@@ -24,7 +24,7 @@ from workflow_engine import (
     spawn_child,
     workflow,
 )
-from workflow_engine.core.commands import AnyOf
+from workflow_engine.core.compounds import AnyOf
 from workflow_engine.runtime.clock import SystemClock
 from workflow_engine.store.database import Database
 from workflow_engine.testing import TestClock

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from workflow_engine import WorkflowBody, awakeable, spawn_child, workflow
-from workflow_engine.core.commands import AllOf
+from workflow_engine.core.compounds import AllOf
 
 from ..runtime.bench import Bench, entries
 from .flows import id_of, patient

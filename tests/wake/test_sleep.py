@@ -18,7 +18,7 @@ from workflow_engine import (
     sleep_until,
     workflow,
 )
-from workflow_engine.core.commands import AllOf, AnyOf
+from workflow_engine.core.compounds import AllOf, AnyOf
 from workflow_engine.runtime.clock import SystemClock
 
 from ..runtime.bench import Bench, entries, watched

@@ -21,7 +21,7 @@ from workflow_engine import (
     spawn_child,
     workflow,
 )
-from workflow_engine.core.commands import AllOf
+from workflow_engine.core.compounds import AllOf
 
 from ..runtime.bench import Bench, Meanwhile, kinds
 from ..wholeness import check_whole

@@ -19,7 +19,7 @@ from workflow_engine import (
     sleep,
     workflow,
 )
-from workflow_engine.core.commands import AllOf, AnyOf
+from workflow_engine.core.compounds import AllOf, AnyOf
 from workflow_engine.runtime.points import Point
 
 from ..runtime.bench import Bench, entries

@@ -13,7 +13,8 @@ from typing import Any
 
 import attrs
 
-from workflow_engine.core.commands import AllOf, AnyOf, Command, Member
+from workflow_engine.core.commands import Command
+from workflow_engine.core.compounds import AllOf, AnyOf, Member
 from workflow_engine.core.outcome import Answer, Returned, Thrown
 from workflow_engine.errors import CancelRequested
 
@@ -60,13 +61,14 @@ class Branch:
 class Compound:
     """An `AllOf` or `AnyOf` that is running."""
 
-    command: AllOf | AnyOf
+    command: AllOf[Any] | AnyOf[Any]
     parent: Branch
     branches: list[Branch] = attrs.field(factory=list)
     live: int = 0
     is_open: bool = False
     answer: Answer | None = None
     _results: dict[int, Any] = attrs.field(factory=dict)
+    _errors: dict[int, BaseException] = attrs.field(factory=dict)
 
     def branch_ended(self, branch: Branch, ending: Answer) -> bool:
         """Take note of a branch's end; whether that settled the compound just now."""
@@ -83,17 +85,36 @@ class Compound:
         return False
 
     def _settled_by(self, branch: Branch, ending: Answer) -> Answer | None:
-        if isinstance(ending, Thrown):
-            return ending
         if isinstance(self.command, AnyOf):
+            if isinstance(ending, Thrown):
+                return ending
             return Returned((branch.index, ending.value))
-        self._results[branch.index] = ending.value
-        if len(self._results) < len(self.command.members):
+        if isinstance(ending, Returned):
+            self._results[branch.index] = ending.value
+        elif self.command.all_errors:
+            self._errors[branch.index] = ending.error
+        else:
+            return ending
+        if len(self._results) + len(self._errors) < len(self.command.members):
             return None
-        return Returned([self._results[index] for index in sorted(self._results)])
+        return self._all_of(self.command)
+
+    def answer_of_none(self) -> Answer:
+        """What it ends with if it has no members."""
+        assert isinstance(self.command, AllOf)  # another one needs some
+        return self._all_of(self.command)
+
+    def _all_of(self, command: AllOf[Any]) -> Answer:
+        if self._errors:
+            errors = [self._errors[index] for index in sorted(self._errors)]
+            failed, members = len(errors), len(command.members)
+            words = f"{failed} of {members} members failed"
+            return Thrown(BaseExceptionGroup(words, errors))
+        values = [self._results[index] for index in sorted(self._results)]
+        return Returned(tuple(values) if command.is_tuple else values)
 
 
-def open_compound(command: AllOf | AnyOf, parent: Branch) -> Compound:
+def open_compound(command: AllOf[Any] | AnyOf[Any], parent: Branch) -> Compound:
     """A compound with its branches, none of them started."""
     compound = Compound(command, parent)
     for index, member in enumerate(command.members):
@@ -110,7 +131,7 @@ def open_compound(command: AllOf | AnyOf, parent: Branch) -> Compound:
     return compound
 
 
-def _body_of(member: Member) -> Generator[Any, Any, Any]:
+def _body_of(member: Member[Any]) -> Generator[Any, Any, Any]:
     return iter(member) if isinstance(member, Command) else member
 
 

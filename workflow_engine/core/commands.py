@@ -8,7 +8,7 @@ compare what a body yields with what it should yield.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from typing import (
     Any,
     Generic,
@@ -245,25 +245,3 @@ def restore_seed(default: T, *, returns: Any = UNDECLARED) -> Chosen[T]:
     """
     declared = infer_type(default) if returns is UNDECLARED else returns
     return Chosen(SEED, default, declared)
-
-
-Member: TypeAlias = Command[Any] | Generator[Command[Any], Any, Any]
-"""What can run as a branch: one command, or a generator of commands."""
-
-
-def _members(members: Iterable[Member]) -> tuple[Member, ...]:
-    return tuple(members)
-
-
-@attrs.frozen(eq=False)
-class AllOf(Command[list[Any]]):
-    """Run the members side by side; their values, in the order given."""
-
-    members: tuple[Member, ...] = attrs.field(converter=_members)
-
-
-@attrs.frozen(eq=False)
-class AnyOf(Command[tuple[int, Any]]):
-    """Run the members side by side; index and value of the first to end."""
-
-    members: tuple[Member, ...] = attrs.field(converter=_members)

@@ -100,7 +100,7 @@ class Desk:
         """The answer to go on with at once, or None: the branch waits."""
         performer = self._performers.get(type(command))
         if performer is None:
-            return Thrown(self._not_a_command(command))
+            return Thrown(self.not_a_command(command))
         if type(command) not in NEUTRAL:
             self.went_on = True
         try:
@@ -300,7 +300,8 @@ class Desk:
             workflow=self.context.workflow, step=name, wanted=wanted, found=found
         )
 
-    def _not_a_command(self, found: object) -> NotACommand:
+    def not_a_command(self, found: object) -> NotACommand:
+        """The sentence about something that is no command."""
         advice = "yield Step(...), Await(...) or another command of workflow_engine"
         if isinstance(found, Generator):
             name = getattr(found, "__name__", "helper")

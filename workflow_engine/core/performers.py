@@ -7,12 +7,14 @@ row in the table.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Generator
 from typing import Any
 
 from workflow_engine.core import commands, waits
 from workflow_engine.core.answers import type_of
 from workflow_engine.core.branches import MAX_CANCEL_THROWS, Branch
-from workflow_engine.core.commands import Chosen, Step
+from workflow_engine.core.commands import Chosen, Command, Step
+from workflow_engine.core.compounds import AllOf, AnyOf
 from workflow_engine.core.desk import Desk, Performer
 from workflow_engine.core.identity import (
     AWAKEABLE_ID_PREFIX,
@@ -242,11 +244,12 @@ def _continue_as_new(
     desk.rotation = desk.context.encode(command.seed, declared, "ContinueAsNew")
 
 
-def _compound(
-    desk: Desk, branch: Branch, command: commands.AllOf | commands.AnyOf
-) -> None:
-    if isinstance(command, commands.AnyOf) and not command.members:
+def _compound(desk: Desk, branch: Branch, command: AllOf[Any] | AnyOf[Any]) -> None:
+    if isinstance(command, AnyOf) and not command.members:
         raise EmptyCompound(workflow=desk.context.workflow)
+    for member in command.members:
+        if not isinstance(member, Command | Generator):
+            raise desk.not_a_command(member)
 
 
 PERFORMERS: dict[type, Performer] = {
@@ -266,6 +269,6 @@ PERFORMERS: dict[type, Performer] = {
     commands.CurrentGeneration: _current_generation,
     commands.FreshOrdinal: _fresh_ordinal,
     commands.ContinueAsNew: _continue_as_new,
-    commands.AllOf: _compound,
-    commands.AnyOf: _compound,
+    AllOf: _compound,
+    AnyOf: _compound,
 }

@@ -16,7 +16,8 @@ from workflow_engine.core.branches import (
     Compound,
     open_compound,
 )
-from workflow_engine.core.commands import AllOf, AnyOf, Command
+from workflow_engine.core.commands import Command
+from workflow_engine.core.compounds import AllOf, AnyOf
 from workflow_engine.core.outcome import Answer, Returned, Thrown
 from workflow_engine.errors import CancelRequested
 
@@ -125,7 +126,7 @@ class Tree:
             branch.waits_for = command
         return answer
 
-    def _open(self, parent: Branch, command: AllOf | AnyOf) -> Answer | None:
+    def _open(self, parent: Branch, command: AllOf[Any] | AnyOf[Any]) -> Answer | None:
         compound = open_compound(command, parent)
         parent.waits_for = compound
         for branch in compound.branches:
@@ -138,7 +139,7 @@ class Tree:
         compound.is_open = True
         if compound.live:
             return None
-        return compound.answer or Returned([])
+        return compound.answer or compound.answer_of_none()
 
     def _end(self, branch: Branch, ending: Answer) -> None:
         branch.ended = True
