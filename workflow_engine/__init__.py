@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from workflow_engine.core.compounds import AnyOf as AnyOf
     from workflow_engine.core.faults import FaultKind as FaultKind
     from workflow_engine.core.lifecycle import Status as Status
+    from workflow_engine.core.mapping import MapResult as MapResult
+    from workflow_engine.core.mapping import map_each as map_each
     from workflow_engine.core.outcome import Cancelled as Cancelled
     from workflow_engine.core.outcome import Completed as Completed
     from workflow_engine.core.outcome import ContinuedAsNew as ContinuedAsNew
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
     from workflow_engine.errors import JournalEncodeError as JournalEncodeError
     from workflow_engine.errors import LeaseHeld as LeaseHeld
     from workflow_engine.errors import LeaseLost as LeaseLost
+    from workflow_engine.errors import MapFailed as MapFailed
     from workflow_engine.errors import MigrationLocked as MigrationLocked
     from workflow_engine.errors import NameKindMismatch as NameKindMismatch
     from workflow_engine.errors import NotACommand as NotACommand
@@ -178,6 +181,8 @@ _HOMES: dict[str, str] = {
     "JournalEntry": "runtime.views",
     "LeaseHeld": "errors",
     "LeaseLost": "errors",
+    "MapFailed": "errors",
+    "MapResult": "core.mapping",
     "MigrationLocked": "errors",
     "NameKindMismatch": "errors",
     "Never": "core.snapshots",
@@ -220,6 +225,7 @@ _HOMES: dict[str, str] = {
     "cancel_child": "wake.child",
     "current_step": "runtime.current",
     "exclude_workflow_tables": "store.schema",
+    "map_each": "core.mapping",
     "receive": "wake.message",
     "restore_seed": "core.commands",
     "sleep": "wake.sleep",
@@ -287,6 +293,8 @@ __all__ = [
     "JournalEntry",
     "LeaseHeld",
     "LeaseLost",
+    "MapFailed",
+    "MapResult",
     "MigrationLocked",
     "NameKindMismatch",
     "Never",
@@ -329,6 +337,7 @@ __all__ = [
     "cancel_child",
     "current_step",
     "exclude_workflow_tables",
+    "map_each",
     "receive",
     "restore_seed",
     "sleep",

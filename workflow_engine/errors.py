@@ -43,6 +43,7 @@
     ├── WaitTimeout                 (TimeoutError) thrown into a body: no more time
     ├── ChildOwned                  thrown into a body: another workflow spawned it
     ├── StepFailed                  thrown into a body: the step it waits for failed
+    ├── MapFailed                   raised in a body: too much of a map_each failed
     └── EngineError                 trouble of the engine or its database
         ├── StepDecodeError         a recorded value no longer fits its type
         ├── JournalDecodeError      an entry of a kind or version this code cannot read
@@ -448,6 +449,20 @@ class ChildCancelled(WakeFailed):
 
     workflow: str
     id: str
+
+
+class MapFailed(WorkflowError):
+    """map_each {name!r}: {failed} failed, {succeeded} succeeded, {skipped} were skipped
+
+    Attributes:
+        result: the `MapResult`, which says which.
+    """
+
+    name: str
+    failed: int
+    succeeded: int
+    skipped: int
+    result: Any
 
 
 class WaitTimeout(WorkflowError, TimeoutError):

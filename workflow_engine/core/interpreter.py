@@ -88,7 +88,7 @@ class Interpreter:
         self._cancel_recorded = False
         self._ready: list[Draft] = []
         self._failures: deque[tuple[str, str]] = deque()
-        self._tried: Tried | None = None
+        self._tried: list[Tried] = []
         self._in_flight: set[str] = set()
         self._armed: set[str] = set()
         self._death: Crash | Block | None = None
@@ -150,7 +150,7 @@ class Interpreter:
     @property
     def is_trying(self) -> bool:
         """Whether the body has seen a failure that is not recorded yet."""
-        return self._tried is not None
+        return bool(self._tried)
 
     def uncommitted(self) -> dict[str, Outcome]:
         """Outcomes of performed steps that are not recorded, by step name."""
@@ -159,8 +159,7 @@ class Interpreter:
             if draft.name is not None and draft.kind == Kind.STEP_OK:
                 held[draft.name] = Value(draft.payload or "null")
         held.update((name, Error(payload)) for name, payload in self._failures)
-        if self._tried is not None:
-            held[self._tried.name] = Error(self._tried.payload)
+        held.update((tried.name, Error(tried.payload)) for tried in self._tried)
         return held
 
     def drop(self) -> Dropped:
@@ -186,15 +185,12 @@ class Interpreter:
             self._desk.records += commit.drafts
         drafts = commit.drafts if isinstance(commit, Append) else ()
         moved_by_others = answer.position - self.position > len(drafts)
-        if self._tried is not None:
-            if isinstance(commit, Append) and commit.expect is not None:
-                self._desk.failures[id(self._tried.error)] = (
-                    self._tried.error,
-                    self._tried.name,
-                )
-                self._tried = None
-            elif moved_by_others:
-                self.stale = True
+        if self._tried and isinstance(commit, Append) and commit.expect is not None:
+            for tried in self._tried:
+                self._desk.failures[id(tried.error)] = (tried.error, tried.name)
+            self._tried.clear()
+        elif self._tried and moved_by_others:
+            self.stale = True
         self.position = answer.position
         self._cancel_requested = answer.cancel_requested
         self._absorb(answer.entries)
@@ -230,11 +226,13 @@ class Interpreter:
         return False
 
     def _settle(self) -> bool | None:
-        """Record a failure that the body went on after, before anything else."""
-        if self._tried is None or not self._desk.went_on:
+        """Record failures that the body went on after, before anything else."""
+        if not self._tried or not self._desk.went_on:
             return None
-        draft = self._draft(Kind.STEP_FAILED, self._tried.name, self._tried.payload)
-        return self._commit(Append((draft, *self._records()), self._tried.position))
+        drafts = [self._draft(Kind.STEP_FAILED, t.name, t.payload) for t in self._tried]
+        # The first was thrown at the lowest position.
+        expect = self._tried[0].position
+        return self._commit(Append((*drafts, *self._records()), expect))
 
     def _end(self) -> bool | None:
         if self._desk.rotation is not None:
@@ -334,7 +332,7 @@ class Interpreter:
         answer = self._desk.decode(entry, branch.waits_for)
         assert isinstance(answer, Thrown)
         del self._desk.failures[id(answer.error)]  # not a recorded one, yet
-        self._tried = Tried(name, payload, answer.error, self.position)
+        self._tried.append(Tried(name, payload, answer.error, self.position))
         self._desk.went_on = False
         self._tree.resume(branch, answer)
         return True
