@@ -44,6 +44,9 @@
     ├── ChildOwned                  thrown into a body: another workflow spawned it
     ├── StepFailed                  thrown into a body: the step it waits for failed
     ├── MapFailed                   raised in a body: too much of a map_each failed
+    ├── StepTimeout                 (TimeoutError) a step took longer than it may
+    ├── NonRetryable                raised by a step: trying again is of no use
+    ├── RetryAfter                  raised by a step: try again, but not before
     └── EngineError                 trouble of the engine or its database
         ├── StepDecodeError         a recorded value no longer fits its type
         ├── JournalDecodeError      an entry of a kind or version this code cannot read
@@ -66,7 +69,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Self
 
 import attrs
@@ -463,6 +466,49 @@ class MapFailed(WorkflowError):
     succeeded: int
     skipped: int
     result: Any
+
+
+class StepTimeout(WorkflowError, TimeoutError):
+    """step {step!r} took longer than the {seconds} s it may"""
+
+    step: str
+    seconds: float
+
+
+class NonRetryable(WorkflowError):
+    """{reason}
+
+    Raise it in a step, or raise something from it: whatever its policy, the step is not
+    tried again.
+    """
+
+    reason: str
+
+    def __init__(self, reason: str = "trying again is of no use") -> None:
+        super().__init__(reason=reason)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return type(self), (self.reason,)
+
+
+class RetryAfter(WorkflowError):
+    """try again in {seconds} s
+
+    Raise it in a step that has a retry policy to say when the next attempt is due.
+
+    Args:
+        delay: a timedelta, or seconds.
+    """
+
+    seconds: float
+
+    def __init__(self, delay: timedelta | float) -> None:
+        self.delay = delay
+        seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+        super().__init__(seconds=seconds)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return type(self), (self.delay,)
 
 
 class WaitTimeout(WorkflowError, TimeoutError):

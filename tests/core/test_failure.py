@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
+from workflow_engine.core.chains import chain_of
 from workflow_engine.core.commands import Step
 from workflow_engine.core.failure import (
     MAX_MESSAGE,
     MAX_TRACEBACK,
     Reason,
     capture,
-    chain_of,
     rebuild,
 )
 from workflow_engine.errors import JournalEncodeError, StepFailed, ValueProblem

@@ -8,7 +8,9 @@ compare what a body yields with what it should yield.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Coroutine, Generator, Mapping
+from datetime import timedelta
 from typing import (
     Any,
     Generic,
@@ -21,6 +23,7 @@ from typing import (
 
 import attrs
 
+from workflow_engine.core.durations import microseconds
 from workflow_engine.core.identity import (
     PATCH_PREFIX,
     SEED,
@@ -28,6 +31,7 @@ from workflow_engine.core.identity import (
     check_step_name,
 )
 from workflow_engine.core.inference import infer_type
+from workflow_engine.core.retry import RetryPolicy
 from workflow_engine.core.signature import result_type
 
 T = TypeVar("T")
@@ -84,6 +88,8 @@ class Step(Command[T_co]):
     kwargs: Mapping[str, Any] = attrs.field(hash=False)
     declared: Any = attrs.field(hash=False)
     raised: tuple[type[Exception], ...]
+    policy: RetryPolicy | None
+    limit: int | None
 
     @overload
     def __init__(
@@ -114,7 +120,7 @@ class Step(Command[T_co]):
                 f"not {function!r}; pass its arguments after it"
             )
         self.__attrs_init__(
-            check_step_name(name), function, args, kwargs, UNDECLARED, ()
+            check_step_name(name), function, args, kwargs, UNDECLARED, (), None, None
         )
 
     @overload
@@ -145,11 +151,39 @@ class Step(Command[T_co]):
                 )
         return self._changed(raised=types)
 
+    def retry(self, policy: RetryPolicy) -> Step[T_co]:
+        """A copy that is tried again as the policy says, before the body is told."""
+        if not isinstance(policy, RetryPolicy):
+            raise TypeError(
+                f"step {self.name!r}: .retry() takes a RetryPolicy, not {policy!r}"
+            )
+        return self._changed(policy=policy)
+
+    def timeout(self, duration: timedelta | float) -> Step[T_co]:
+        """A copy that fails with `StepTimeout` when an attempt takes longer.
+
+        An async function is cancelled. A sync one cannot be stopped: it is abandoned in
+        its thread, and what it returns counts for nothing; it can look at
+        `CurrentStep.cancelled`.
+
+        Args:
+            duration: a timedelta, or seconds.
+
+        Raises:
+            InvalidDuration: NaN, infinite, negative, or longer than a thousand years.
+        """
+        return self._changed(limit=microseconds(duration, "timeout"))
+
     def _changed(self, **changes: Any) -> Step[Any]:
         fields = {field.name: getattr(self, field.name) for field in attrs.fields(Step)}
         step = object.__new__(Step)
         step.__attrs_init__(**{**fields, **changes})
         return step
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the function is written with ``async def``."""
+        return inspect.iscoroutinefunction(self.function)
 
     @property
     def result_type(self) -> Any:
@@ -174,6 +208,10 @@ class Step(Command[T_co]):
             text += f".returns({getattr(self.declared, '__name__', self.declared)})"
         if self.raised:
             text += f".raises({', '.join(type_.__name__ for type_ in self.raised)})"
+        if self.policy is not None:
+            text += f".retry({self.policy!r})"
+        if self.limit is not None:
+            text += f".timeout({self.limit / 1e6:g})"
         return text
 
 

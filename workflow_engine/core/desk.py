@@ -13,11 +13,12 @@ from typing import Any, TypeAlias
 
 from workflow_engine.core import commands
 from workflow_engine.core.answers import WAITS, handle_of, type_of, wait_of
+from workflow_engine.core.attempts import Pause, step_tried
 from workflow_engine.core.branches import Branch, whereabouts
 from workflow_engine.core.commands import Command, Step
 from workflow_engine.core.context import Context
 from workflow_engine.core.failure import rebuild
-from workflow_engine.core.identity import TIMEOUT_PREFIX
+from workflow_engine.core.identity import RETRY_PREFIX, TIMEOUT_PREFIX
 from workflow_engine.core.journal import STEP_KINDS, WAKE_KINDS, Draft, Entry, Kind
 from workflow_engine.core.outcome import Answer, Returned, Thrown
 from workflow_engine.core.requests import Wait
@@ -83,8 +84,10 @@ class Desk:
         self.consumed: set[str] = set()
         self.handles: list[Awakeable[Any]] = []
         self._waiting: dict[str, list[Branch]] = {}
+        self._outside: dict[str, None] = {}
         self._recorded: dict[str, Entry] = {}
         self._untaken = Untaken()
+        self._pauses: dict[str, Pause] = {}
         self._candidates: list[tuple[int, Entry]] = []
         self.used: dict[str, tuple[str, str]] = {}
         self.patched: set[str] = set()
@@ -130,6 +133,9 @@ class Desk:
                 heapq.heappush(self._candidates, (entry.position, entry))
             elif entry.kind == Kind.PATCH and entry.name is not None:
                 self.patched.add(entry.name)
+            elif entry.kind == Kind.STEP_ATTEMPT and entry.live:
+                pause = Pause.of(entry)
+                self._pauses[pause.step] = pause
             elif entry.answers and entry.name is not None:
                 self._take_note(entry, entry.name)
 
@@ -140,6 +146,8 @@ class Desk:
             self._recorded[name] = entry
             self.unsent.pop(name, None)
         self._offer(name_answered(entry))
+        if name.startswith(RETRY_PREFIX):
+            self.send_again(step_tried(name))
 
     def has_recorded(self, name: str) -> bool:
         """Whether the journal holds an outcome under this name."""
@@ -151,12 +159,18 @@ class Desk:
 
     def waits(self) -> tuple[Wait, ...]:
         """The waits that are outstanding, in the order they were reached."""
-        first = ((name, branches[0]) for name, branches in self._waiting.items())
-        return tuple(
+        outside = (
             wait_of(name, branch.waits_for)
-            for name, branch in first
-            if isinstance(branch.waits_for, WAITS)
+            for name in self._outside
+            for branch in self._waiting[name][:1]
+            if isinstance(branch.waits_for, Command)
         )
+        pauses = (
+            Wait(pause.name, pause.timer)
+            for pause in self._pauses.values()
+            if pause.step in self._waiting and not self.has_recorded(pause.name)
+        )
+        return (*outside, *pauses)
 
     @property
     def outstanding(self) -> tuple[str, ...]:
@@ -196,6 +210,7 @@ class Desk:
             branches.remove(branch)
         if not branches:
             self._waiting.pop(name, None)
+            self._outside.pop(name, None)
 
     def decode(self, entry: Entry, command: Command[Any]) -> Answer:
         """What ``entry`` answers to ``command``.
@@ -237,17 +252,45 @@ class Desk:
             self.handles.append(given)
         return given
 
+    # --- steps ---
+
+    def attempts(self, step: str) -> int:
+        """How many attempts of a step have failed, as its retry policy counts."""
+        pause = self._pauses.get(step)
+        return 0 if pause is None else pause.attempt
+
+    def send(self, step: Step[Any]) -> None:
+        """Have a step performed, unless it has an outcome or waits for another try."""
+        pause = self._pauses.get(step.name)
+        paused = pause is not None and not self.has_recorded(pause.name)
+        if not (paused or self.has_recorded(step.name)):
+            self.unsent[step.name] = step
+
+    def send_again(self, name: str) -> None:
+        """Have the step performed that a branch waits for under a name, if one does."""
+        for branch in self._waiting.get(name, ()):
+            if isinstance(branch.waits_for, Step):
+                self.send(branch.waits_for)
+
     # --- what the performers ask ---
 
-    def wait(self, branch: Branch, name: str, limit: StartTimer | None = None) -> None:
-        """Let a branch wait for a name, and for the end of the wait if it is timed."""
+    def wait(self, branch: Branch, name: str) -> None:
+        """Let a branch wait for what this run records under a name."""
         branch.name, branch.limit_name = name, ""
         self._waiting.setdefault(name, []).append(branch)
         self._offer(name)
+
+    def wait_outside(
+        self, branch: Branch, name: str, limit: StartTimer | None = None
+    ) -> None:
+        """Let a branch wait for what others record, and for the end of its time."""
+        self.wait(branch, name)
+        self._outside[name] = None
         if limit is not None:
             ordinal = self.count(TIMEOUT_PREFIX + name)
             branch.limit_name = timeout_name(name, ordinal)
             self._waiting[branch.limit_name] = [branch]
+            self._outside[branch.limit_name] = None
             self._offer(branch.limit_name)
 
     def _offer(self, name: str) -> None:

@@ -7,9 +7,11 @@ from types import GeneratorType
 
 import attrs
 
+from workflow_engine.core.attempts import attempt_name, step_tried
+from workflow_engine.core.chains import chain_of
 from workflow_engine.core.context import Context
-from workflow_engine.core.failure import chain_of
-from workflow_engine.core.journal import Entry
+from workflow_engine.core.journal import Draft, Entry, Kind
+from workflow_engine.core.outcome import Again, Error, Outcome, Value
 from workflow_engine.errors import AuthorError, ForgottenYieldFrom, JournalDecodeError
 
 
@@ -57,6 +59,27 @@ def finality(
             return True, recorded[id(link)][1]
         final |= isinstance(link, AuthorError)
     return final, None
+
+
+def recorded_as(name: str, outcome: Outcome, attempts: int) -> tuple[Kind, str]:
+    """The kind and the name of the entry that records a step's outcome.
+
+    Args:
+        attempts: how many have failed before.
+    """
+    if isinstance(outcome, Again):
+        return Kind.STEP_ATTEMPT, attempt_name(name, attempts + 1)
+    return Kind.STEP_OK if isinstance(outcome, Value) else Kind.STEP_FAILED, name
+
+
+def outcome_of(draft: Draft) -> tuple[str, Outcome]:
+    """The step and the outcome that a draft would record."""
+    name, payload = draft.name or "", draft.payload or "null"
+    if draft.kind == Kind.STEP_ATTEMPT:
+        return step_tried(name), Again(payload)
+    if draft.kind == Kind.STEP_FAILED:
+        return name, Error(payload, is_final=True)
+    return name, Value(payload)
 
 
 def unreadable(context: Context, entry: Entry) -> JournalDecodeError:

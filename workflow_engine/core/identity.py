@@ -31,6 +31,8 @@ CHILD_CANCEL_PREFIX = "childcancel:"
 MESSAGE_PREFIX = "message:"
 MESSAGE_SEND_PREFIX = "messagesend:"
 TIMEOUT_PREFIX = "timeout:"
+ATTEMPT_PREFIX = "stepattempt:"
+RETRY_PREFIX = "stepretry:"
 
 RESERVED_PREFIXES = (
     "__workflow_",
@@ -44,6 +46,8 @@ RESERVED_PREFIXES = (
     MESSAGE_PREFIX,
     MESSAGE_SEND_PREFIX,
     TIMEOUT_PREFIX,
+    ATTEMPT_PREFIX,
+    RETRY_PREFIX,
 )
 """Step names of users may not begin with one of these."""
 

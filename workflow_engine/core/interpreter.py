@@ -29,10 +29,17 @@ import attrs
 from workflow_engine.core.commands import Command
 from workflow_engine.core.context import Context
 from workflow_engine.core.desk import Desk
-from workflow_engine.core.ends import Tried, encode_result, finality, unreadable
+from workflow_engine.core.ends import (
+    Tried,
+    encode_result,
+    finality,
+    outcome_of,
+    recorded_as,
+    unreadable,
+)
 from workflow_engine.core.identity import CANCEL_REQUESTED
 from workflow_engine.core.journal import Draft, Entry, Kind, Prefix
-from workflow_engine.core.outcome import Error, Outcome, Thrown, Value
+from workflow_engine.core.outcome import Error, Outcome, Thrown
 from workflow_engine.core.performers import PERFORMERS
 from workflow_engine.core.requests import (
     Abandon,
@@ -112,8 +119,7 @@ class Interpreter:
                 self._performed(name, outcome)
             case NotBegun(request):
                 self._in_flight.discard(request.name)
-                if self._desk.waits_for(request.name):
-                    self._desk.unsent[request.name] = request.step
+                self._desk.send_again(request.name)
             case Appended():
                 self._appended(answer)
             case Moved():
@@ -128,6 +134,11 @@ class Interpreter:
         """The awakeables that the body has been given since the last call."""
         handles, self._desk.handles = self._desk.handles, []
         return handles
+
+    @property
+    def waits_outside(self) -> bool:
+        """Whether anything but a step may be what it goes on with."""
+        return bool(self._desk.waits())
 
     @property
     def cancel_requested(self) -> bool:
@@ -154,10 +165,7 @@ class Interpreter:
 
     def uncommitted(self) -> dict[str, Outcome]:
         """Outcomes of performed steps that are not recorded, by step name."""
-        held: dict[str, Outcome] = {}
-        for draft in self._ready:
-            if draft.name is not None and draft.kind == Kind.STEP_OK:
-                held[draft.name] = Value(draft.payload or "null")
+        held: dict[str, Outcome] = dict(map(outcome_of, self._ready))
         held.update((name, Error(payload)) for name, payload in self._failures)
         held.update((tried.name, Error(tried.payload)) for tried in self._tried)
         return held
@@ -172,12 +180,12 @@ class Interpreter:
         self._in_flight.discard(name)
         if self._desk.has_recorded(name):
             return  # somebody else was first; the body gets what is stored
-        if isinstance(outcome, Value):
-            self._ready.append(self._draft(Kind.STEP_OK, name, outcome.payload))
-        elif self._desk.waits_for(name):
+        to_try = isinstance(outcome, Error) and not outcome.is_final
+        if to_try and self._desk.waits_for(name):
             self._failures.append((name, outcome.payload))
         else:
-            self._ready.append(self._draft(Kind.STEP_FAILED, name, outcome.payload))
+            kind, name = recorded_as(name, outcome, self._desk.attempts(name))
+            self._ready.append(self._draft(kind, name, outcome.payload))
 
     def _appended(self, answer: Appended) -> None:
         commit, self._committing = self._committing, None
@@ -350,8 +358,11 @@ class Interpreter:
         self._requests += [Abandon(name) for name in self._desk.abandoned]
         self._desk.abandoned.clear()
         for name, step in self._desk.unsent.items():
-            superseded = self._superseded.get(name, 0)
-            self._requests.append(Perform(name, step, superseded))
+            superseded, failed = (
+                self._superseded.get(name, 0),
+                self._desk.attempts(name),
+            )
+            self._requests.append(Perform(name, step, superseded, failed + 1))
             self._in_flight.add(name)
         self._desk.unsent.clear()
 

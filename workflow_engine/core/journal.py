@@ -26,6 +26,7 @@ class Kind(StrEnum):
 
     STEP_OK = "step_ok"
     STEP_FAILED = "step_failed"
+    STEP_ATTEMPT = "step_attempt"
     WAKE = "wake"
     WAKE_FAILED = "wake_failed"
     MESSAGE = "message"

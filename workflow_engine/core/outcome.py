@@ -23,12 +23,24 @@ class Value:
 
 @attrs.frozen
 class Error:
-    """A step raised; ``payload`` is the failure record as ASCII JSON."""
+    """A step raised; ``payload`` is the failure record as ASCII JSON.
+
+    ``is_final`` says that its retry policy is exhausted: then it is recorded before the
+    body is told. Without a policy, it is recorded if the body goes on.
+    """
+
+    payload: str
+    is_final: bool = False
+
+
+@attrs.frozen
+class Again:
+    """A step raised, and is tried again; ``payload`` is the record of the attempt."""
 
     payload: str
 
 
-Outcome: TypeAlias = Value | Error
+Outcome: TypeAlias = Value | Error | Again
 
 
 @attrs.frozen

@@ -58,8 +58,7 @@ def _step(desk: Desk, branch: Branch, step: Step[Any]) -> None:
     if step.name not in desk.used:
         _check(desk, step, f"step {step.name!r}")
     desk.use_once(step.name, branch, "a step")
-    if not desk.has_recorded(step.name):
-        desk.unsent[step.name] = step
+    desk.send(step)
     desk.wait(branch, step.name)
 
 
@@ -100,7 +99,7 @@ def _await(desk: Desk, branch: Branch, wait: Await[Any]) -> Answer | None:
         return _cancel_again(desk, branch)
     desk.use_again(wait.name, branch, "a wait", wait)
     _check(desk, wait, f"await {wait.name!r}")
-    desk.wait(branch, wait.name, wait.limit)
+    desk.wait_outside(branch, wait.name, wait.limit)
     return None
 
 
@@ -111,7 +110,7 @@ def _sleep(desk: Desk, branch: Branch, sleep: waits.Sleep) -> Answer | None:
     if name is None:  # numbered where it stands; names are for what may move
         name = f"{branch.path}{desk.count(SLEEP_PREFIX + branch.path)}"
     desk.use_once(SLEEP_PREFIX + name, branch, "a wait")
-    desk.wait(branch, SLEEP_PREFIX + name)
+    desk.wait_outside(branch, SLEEP_PREFIX + name)
     return None
 
 
@@ -130,7 +129,7 @@ def _awakeable(
 ) -> Answer | None:
     if branch.cancellation is not None:
         return _cancel_again(desk, branch)
-    desk.wait(branch, AWAKEABLE_PREFIX + awakeable.label, awakeable.limit)
+    desk.wait_outside(branch, AWAKEABLE_PREFIX + awakeable.label, awakeable.limit)
     return None
 
 
@@ -156,7 +155,7 @@ def _spawn_child(desk: Desk, branch: Branch, command: waits.SpawnChild[Any]) -> 
 def _child(desk: Desk, branch: Branch, child: waits.Child[Any]) -> Answer | None:
     if branch.cancellation is not None:
         return _cancel_again(desk, branch)
-    desk.wait(branch, CHILD_PREFIX + child.key, child.limit)
+    desk.wait_outside(branch, CHILD_PREFIX + child.key, child.limit)
     return None
 
 
@@ -173,7 +172,7 @@ def _receive(desk: Desk, branch: Branch, receive: Receive[Any]) -> Answer | None
     if branch.cancellation is not None:
         return _cancel_again(desk, branch)
     _check(desk, receive, f"topic {receive.topic!r}")
-    desk.wait(branch, topic_name(receive.topic), receive.limit)
+    desk.wait_outside(branch, topic_name(receive.topic), receive.limit)
     return None
 
 

@@ -162,6 +162,10 @@ class Store(Examining, Collecting, Protocol):
         that run keep their due time, others are dropped. One that is due fires, and
         the tail is answered. None when there is no timer and was none before."""
 
+    def watch(self, lease: Lease, known: int) -> Appended | Refusal:
+        """What was recorded after ``known``. Fires the generation's timers if one is
+        due; else it reads, and writes nothing."""
+
     def arm(
         self, lease: Lease, timers: Sequence[Timer], known: int
     ) -> Appended | Refusal:

@@ -42,11 +42,15 @@ class Wait:
 
 @attrs.frozen
 class Perform:
-    """Run a step's function; answer `Performed`. ``superseded`` feeds its key."""
+    """Run a step's function; answer `Performed`. ``superseded`` feeds its key.
+
+    ``attempt`` counts from 1 what its retry policy counts.
+    """
 
     name: str
     step: Step[object]
     superseded: int
+    attempt: int = 1
 
 
 @attrs.frozen

@@ -88,6 +88,12 @@ class Commits:
             done=None,
         )
 
+    def watch(self, known: int) -> Came:
+        """Look what others have recorded, and fire timers that are due."""
+        return self._commit(
+            "watch", lambda: self._store.watch(self._lease, known), done=None
+        )
+
     def arm(self, timers: Sequence[Timer], known: int) -> Came:
         """Start timers while the run goes on."""
         return self._commit(

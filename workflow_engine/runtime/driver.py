@@ -1,4 +1,4 @@
-"""One run of one instance, in one thread.
+"""One run of one instance.
 
 The driver performs what the interpreter asks for and feeds it the answers. It decides
 nothing about the body: what is delivered, recorded or parked, and in which order, is
@@ -15,7 +15,6 @@ from workflow_engine.core import requests
 from workflow_engine.core.commands import WorkflowBody
 from workflow_engine.core.context import Context
 from workflow_engine.core.identity import RESERVED_PREFIXES
-from workflow_engine.core.ids import idempotency_key
 from workflow_engine.core.interpreter import Interpreter
 from workflow_engine.core.journal import (
     STEP_KINDS,
@@ -30,7 +29,6 @@ from workflow_engine.core.outcome import (
     Completed,
     ContinuedAsNew,
     Failed,
-    Outcome,
 )
 from workflow_engine.core.rows import Claim, Timer
 from workflow_engine.core.snapshots import is_due
@@ -44,20 +42,22 @@ from workflow_engine.errors import (
     ValueProblem,
 )
 from workflow_engine.runtime.commits import Came, Commits
-from workflow_engine.runtime.current import CurrentStep
 from workflow_engine.runtime.endings import Crashed, Lost, RunEnding, in_a_word
 from workflow_engine.runtime.equipment import Awaited, Equipment
 from workflow_engine.runtime.lease import HeldLease
-from workflow_engine.runtime.performing import perform
 from workflow_engine.runtime.points import ProcessDied
 from workflow_engine.runtime.registry import Workflow
 from workflow_engine.runtime.starting import check_declarations
+from workflow_engine.runtime.steps import Steps
 from workflow_engine.telemetry.events import (
     RunEnded,
     RunStarted,
     StepRecorded,
-    StepStarted,
 )
+
+FIRST_LOOK, LAST_LOOK = 0.05, 1.0
+"""Seconds between looks at the journal while steps are in flight; each pause doubles
+the last."""
 
 _FINAL = (Cancelled, Completed, ContinuedAsNew, Failed)
 
@@ -99,9 +99,9 @@ class Driver:
         self._lease = claim.lease
         self._held = held
         self._max_attempts = max_attempts
-        self._stop = stop
         self._commits = Commits(equipment, workflow, held)
-        self._outcomes: dict[str, Outcome] = {}
+        self._steps = Steps(equipment, claim.instance, held, stop)
+        self._watch_pause = FIRST_LOOK
         self._armed: set[str] = set()
         self._entries: list[Entry] = []
         self._superseded: dict[str, int] = {}
@@ -129,6 +129,8 @@ class Driver:
         except BaseException:
             self._commits.give_back()
             raise
+        finally:
+            self._steps.close()
         self._equipment.tell(RunEnded(*self._names, in_a_word(ending)))
         return ending
 
@@ -194,48 +196,63 @@ class Driver:
         while True:
             self._remember(interpreter.take_handles())
             todo += interpreter.requests()
-            request = _take_next(todo)
-            came = PERFORMERS[type(request)](self, interpreter, request)
-            if came is None:
-                continue
-            if not isinstance(came, _ANSWERS):
+            came = self._turn(interpreter, todo)
+            if not isinstance(came, list):
                 self.moved |= isinstance(came, _FINAL)
                 return came
-            interpreter.feed(came)
+            for answer in came:
+                interpreter.feed(answer)
             if interpreter.stale:
-                self._outcomes.update(interpreter.uncommitted())
+                self._steps.forget_asker(interpreter.uncommitted())
                 return None
+
+    def _turn(
+        self, interpreter: Interpreter, todo: list[requests.Request]
+    ) -> RunEnding | list[requests.Answer]:
+        """Do what is asked first: commits, then steps; else wait for a step to end.
+
+        What is done becomes durable before more is begun.
+        """
+        for index, request in enumerate(todo):
+            if not isinstance(request, requests.Perform):
+                del todo[index]
+                came = PERFORMERS[type(request)](self, interpreter, request)
+                if came is None:
+                    return []
+                return [came] if isinstance(came, _ANSWERS) else came
+        asked = [each for each in todo if isinstance(each, requests.Perform)]
+        todo.clear()
+        answers = self._steps.perform(
+            asked,
+            self._context,
+            called_off=interpreter.is_called_off,
+            watched=interpreter.waits_outside,
+        )
+        if answers:
+            return answers
+        if not self._steps.are_in_flight:  # it was told to stop, and began none
+            return self._commits.release()
+        return self._land(interpreter)
+
+    def _land(self, interpreter: Interpreter) -> RunEnding | list[requests.Answer]:
+        """Wait for a step to end, and look now and then what happens outside."""
+        answers = self._steps.land(self._watch_pause)
+        if answers:
+            self._watch_pause = FIRST_LOOK
+            return answers
+        self._equipment.heartbeat.check(self._held)
+        self._watch_pause = min(2 * self._watch_pause, LAST_LOOK)
+        came = self._commits.watch(interpreter.position)
+        if not isinstance(came, requests.Appended):
+            return came if not isinstance(came, _ANSWERS) else [came]
+        self._learn(came)
+        news = came.entries or came.cancel_requested != interpreter.cancel_requested
+        return [came] if news else []
 
     # --- performers, one a request type ---
 
-    def _perform(self, interpreter: Interpreter, request: requests.Perform) -> Came:
-        outcome = self._outcomes.pop(request.name, None)
-        if outcome is None:
-            if interpreter.is_called_off:
-                return requests.NotBegun(request)
-            if self._stop.is_set():
-                return self._commits.release()
-            outcome = self._call(request)
-        return requests.Performed(request.name, outcome)
-
-    def _call(self, request: requests.Perform) -> Outcome:
-        equipment, instance = self._equipment, self._instance
-        workflow, id, generation = self._names
-        equipment.heartbeat.check(self._held)
-        equipment.points.reach("before_step", request.name)
-        equipment.tell(StepStarted(*self._names, request.name))
-        key = idempotency_key(
-            instance.incarnation, generation, request.name, request.superseded
-        )
-        current = CurrentStep(
-            workflow, id, generation, request.name, instance.attempts + 1, key
-        )
-        outcome = perform(request.step, current, self._context)
-        equipment.points.reach("after_step", request.name)
-        return outcome
-
     def _abandon(self, _: Interpreter, request: requests.Abandon) -> None:
-        """Steps run one at a time here, so none is in flight when its branch loses."""
+        self._steps.abandon(request.name)
 
     def _append(self, interpreter: Interpreter, request: requests.Append) -> Came:
         known = interpreter.position
@@ -373,16 +390,7 @@ def _is_ours(name: str) -> bool:
     return name.startswith(RESERVED_PREFIXES)
 
 
-def _take_next(todo: list[requests.Request]) -> requests.Request:
-    """Commits before steps: what is done becomes durable before more is begun."""
-    for index, request in enumerate(todo):
-        if not isinstance(request, requests.Perform):
-            return todo.pop(index)
-    return todo.pop(0)
-
-
 PERFORMERS: dict[type, Callable[[Driver, Interpreter, Any], Came | None]] = {
-    requests.Perform: Driver._perform,
     requests.Abandon: Driver._abandon,
     requests.Append: Driver._append,
     requests.ArmWaits: Driver._arm,

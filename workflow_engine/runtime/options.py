@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import attrs
 
 from workflow_engine.core.identity import check_name
+from workflow_engine.core.retry import RetryPolicy
 from workflow_engine.core.snapshots import Never, SnapshotPolicy
 
 
@@ -33,6 +34,10 @@ class RunOptions:
             still run. An instance whose patch set names an id that is in neither is
             left for code that knows it.
         max_payload_bytes: the largest input, result, seed or step result, encoded.
+        retry: how steps are tried again that say nothing themselves. By default not at
+            all: what they raise is thrown into the body.
+        steps_in_flight: steps that one run performs at a time at most, each in a
+            thread.
         follow: whether `Engine.run` goes on into the next generation.
     """
 
@@ -45,6 +50,11 @@ class RunOptions:
         default=frozenset(), converter=_patch_ids
     )
     max_payload_bytes: int = attrs.field(default=4 * 2**20, validator=_positive)
+    retry: RetryPolicy | None = attrs.field(
+        default=None,
+        validator=attrs.validators.optional(attrs.validators.instance_of(RetryPolicy)),
+    )
+    steps_in_flight: int = attrs.field(default=32, validator=_positive)
     follow: bool = True
 
     def unknown_patches(self, patches: frozenset[str] | None) -> frozenset[str]:

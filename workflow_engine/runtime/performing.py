@@ -10,26 +10,38 @@ from contextvars import copy_context
 from types import GeneratorType
 from typing import Any
 
+from workflow_engine.core.attempts import record_attempt
 from workflow_engine.core.commands import Step
 from workflow_engine.core.context import Context
 from workflow_engine.core.failure import capture
-from workflow_engine.core.outcome import Error, Outcome, Value
-from workflow_engine.errors import ForgottenYieldFrom
+from workflow_engine.core.outcome import Again, Error, Outcome, Value
+from workflow_engine.core.retry import RetryPolicy
+from workflow_engine.errors import ForgottenYieldFrom, StepTimeout
 from workflow_engine.runtime.current import CURRENT, CurrentStep
 from workflow_engine.runtime.points import ProcessDied
 
 
-def perform(step: Step[Any], current: CurrentStep, context: Context) -> Outcome:
+def perform(
+    step: Step[Any],
+    current: CurrentStep,
+    context: Context,
+    policy: RetryPolicy | None = None,
+    attempt: int = 1,
+) -> Outcome:
     """Call the function; its result or failure, encoded and checked.
 
-    An async function runs to its end on an event loop of its own. KeyboardInterrupt
-    goes through; everything else the function raises is its failure.
+    An async function runs to its end, or to its timeout, on an event loop of its own.
+    KeyboardInterrupt goes through; everything else the function raises is its failure.
+
+    Args:
+        policy: says whether a failure is tried again.
+        attempt: which one this is, as the policy counts, from 1.
     """
     token = CURRENT.set(current)
     try:
         result = step.function(*step.args, **step.kwargs)
         if inspect.iscoroutine(result):
-            result = _run_to_its_end(result)
+            result = _run_to_its_end(_limited(result, step))
         if isinstance(result, GeneratorType):
             raise ForgottenYieldFrom(
                 workflow=context.workflow,
@@ -41,9 +53,48 @@ def perform(step: Step[Any], current: CurrentStep, context: Context) -> Outcome:
     except (KeyboardInterrupt, ProcessDied):
         raise
     except BaseException as error:  # noqa: BLE001 - whatever it is, the step failed
-        return Error(capture(error, step))
+        return failed(step, error, current, policy, attempt)
     finally:
         CURRENT.reset(token)
+
+
+def failed(
+    step: Step[Any],
+    error: BaseException,
+    current: CurrentStep,
+    policy: RetryPolicy | None,
+    attempt: int,
+) -> Outcome:
+    """What comes of an error: the end of the step, or a pause and another attempt."""
+    record = capture(error, step)
+    if policy is None:
+        return Error(record)
+    try:
+        pause = policy.pause_after(attempt, error, current.idempotency_key)
+    except Exception as wrong:  # noqa: BLE001 - the author's ``retry_if``, or a delay
+        wrong.__context__ = error
+        return Error(capture(wrong, step), is_final=True)
+    if pause is None:
+        return Error(record, is_final=True)
+    return Again(record_attempt(record, pause))
+
+
+def timed_out(step: Step[Any]) -> StepTimeout:
+    """The error of a step whose time is up."""
+    return StepTimeout(step=step.name, seconds=(step.limit or 0) / 1e6)
+
+
+async def _limited(coroutine: Coroutine[Any, Any, Any], step: Step[Any]) -> Any:
+    if step.limit is None:
+        return await coroutine
+    over = asyncio.timeout(step.limit / 1e6)
+    try:
+        async with over:
+            return await coroutine
+    except TimeoutError:
+        if over.expired():
+            raise timed_out(step) from None
+        raise
 
 
 def _run_to_its_end(coroutine: Coroutine[Any, Any, Any]) -> Any:

@@ -116,6 +116,10 @@ class Timers:
     def _next_due(self) -> Select[Any]:
         return select(func.min(self._c.due_at)).where(*self._stream)
 
+    def are_due(self, work: UnitOfWork, stream: Stream) -> bool:
+        """Whether a timer of the generation is due."""
+        return work.run(self._due_of.limit(1), **_at(stream)).first() is not None
+
     def take_due(self, work: UnitOfWork, stream: Stream) -> Sequence[str]:
         """Remove the generation's timers that are due; their names, first due first."""
         names = list(work.run(self._due_of, **_at(stream)).scalars())

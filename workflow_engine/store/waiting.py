@@ -77,6 +77,20 @@ class Waiting(Protocol):
             self._insert(work, held.stream, expect, absent)
             return Done()
 
+    def watch(self, lease: Lease, known: int) -> Appended | Refusal:
+        """See `Store.watch`."""
+        with self._read() as work:
+            found = self._instances.find_by_id(work, lease.instance)
+            held = check(lease, found)
+            if not isinstance(held, Locked):
+                return held
+            if not self._timers.are_due(work, held.stream):
+                moved = held.instance.position > known
+                tail = self._tail(work, lease, known) if moved else ()
+                requested = held.instance.cancel_requested
+                return Appended(tail, held.instance.position, requested)
+        return self.arm(lease, (), known)
+
     def arm(
         self, lease: Lease, timers: Sequence[Timer], known: int
     ) -> Appended | Refusal:

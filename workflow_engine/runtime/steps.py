@@ -1,0 +1,190 @@
+"""The steps of one run: one alone is performed here and now, several side by side."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from workflow_engine.core import requests
+from workflow_engine.core.commands import Step
+from workflow_engine.core.context import Context
+from workflow_engine.core.ids import idempotency_key
+from workflow_engine.core.outcome import Outcome
+from workflow_engine.core.rows import Instance
+from workflow_engine.runtime.current import CurrentStep
+from workflow_engine.runtime.equipment import Equipment
+from workflow_engine.runtime.flights import Flight, Flights
+from workflow_engine.runtime.lease import HeldLease
+from workflow_engine.runtime.performing import failed, perform, timed_out
+from workflow_engine.telemetry.events import StepStarted
+
+GRACE = 5.0
+"""Seconds an async step has to end in, once it was cancelled for its timeout."""
+
+
+class Steps:
+    """Performs steps, and keeps outcomes that no interpreter has taken.
+
+    It outlives the interpreters of a run: one that went stale may have left steps in
+    flight, and the next one will ask for them again.
+
+    Args:
+        stop: when set, no step is begun.
+    """
+
+    def __init__(
+        self,
+        equipment: Equipment,
+        instance: Instance,
+        held: HeldLease,
+        stop: threading.Event,
+    ) -> None:
+        self._equipment = equipment
+        self._instance = instance
+        self._held = held
+        self._stop = stop
+        self._flights = Flights(equipment.options.steps_in_flight)
+        self._outcomes: dict[str, Outcome] = {}
+        self._asked: set[str] = set()
+        self._flying: set[str] = set()
+
+    @property
+    def are_in_flight(self) -> bool:
+        """Whether any step is being performed."""
+        return bool(self._flights)
+
+    def forget_asker(self, held: dict[str, Outcome]) -> None:
+        """Another interpreter takes over; these outcomes are not recorded yet."""
+        self._asked.clear()
+        self._outcomes.update(held)
+
+    def close(self) -> None:
+        """The run is over. Steps still in flight count for nothing."""
+        self._flights.close()
+
+    # --- beginning ---
+
+    def perform(
+        self,
+        asked: Sequence[requests.Perform],
+        context: Context,
+        *,
+        called_off: bool,
+        watched: bool,
+    ) -> list[requests.Answer]:
+        """Begin steps; the answers that are there already.
+
+        Args:
+            called_off: begin none, and say so.
+            watched: perform none in this thread, which has something to look after.
+        """
+        answers: list[requests.Answer] = []
+        begin: list[requests.Perform] = []
+        for request in asked:
+            name = request.name
+            self._asked.add(name)
+            if name in self._outcomes:
+                outcome = self._outcomes.pop(name)
+                answers.append(requests.Performed(name, outcome))
+            elif name in self._flying:
+                pass  # an interpreter before this one has begun it
+            elif called_off:
+                answers.append(requests.NotBegun(request))
+            elif not self._stop.is_set():
+                begin.append(request)
+        alone = len(begin) == 1 and not (answers or watched or self._flights)
+        if alone and begin[0].step.limit is None:
+            return [requests.Performed(begin[0].name, self._call(begin[0], context))]
+        for request in begin:
+            self._fly(request, context)
+        return answers
+
+    def abandon(self, name: str) -> None:
+        """Nobody waits for a step any more."""
+        self._flights.cancel(name)
+
+    def land(self, seconds: float) -> list[requests.Answer]:
+        """What has been performed, waiting for the first at most so long.
+
+        Raises:
+            BaseException: what broke the run, such as a lost lease.
+        """
+        answers: list[requests.Answer] = []
+        for landed in self._flights.wait(seconds):
+            self._flying.discard(landed.name)
+            if landed.error is not None:
+                raise landed.error
+            assert landed.outcome is not None
+            if landed.name in self._asked:
+                answers.append(requests.Performed(landed.name, landed.outcome))
+            else:
+                self._outcomes[landed.name] = landed.outcome
+        return answers
+
+    # --- performing ---
+
+    def _fly(self, request: requests.Perform, context: Context) -> None:
+        step, current = request.step, self._current(request, context)
+        self._flying.add(request.name)
+        self._flights.add(
+            Flight(
+                request.name,
+                current,
+                partial(self._do, request, current, context),
+                self._seconds(step),
+                partial(
+                    failed,
+                    step,
+                    timed_out(step),
+                    current,
+                    self._policy(step),
+                    request.attempt,
+                ),
+            )
+        )
+
+    def _call(self, request: requests.Perform, context: Context) -> Outcome:
+        return self._do(request, self._current(request, context), context)
+
+    def _do(
+        self, request: requests.Perform, current: CurrentStep, context: Context
+    ) -> Outcome:
+        equipment, step = self._equipment, request.step
+        equipment.heartbeat.check(self._held)
+        equipment.points.reach("before_step", request.name)
+        equipment.tell(
+            StepStarted(current.workflow, current.id, current.generation, request.name)
+        )
+        outcome = perform(step, current, context, self._policy(step), request.attempt)
+        equipment.points.reach("after_step", request.name)
+        return outcome
+
+    def _current(self, request: requests.Perform, context: Context) -> CurrentStep:
+        key = idempotency_key(
+            self._instance.incarnation,
+            context.generation,
+            request.name,
+            request.superseded,
+        )
+        attempt = self._instance.attempts + request.attempt
+        return CurrentStep(
+            context.workflow,
+            context.id,
+            context.generation,
+            request.name,
+            attempt,
+            key,
+        )
+
+    def _policy(self, step: Step[Any]) -> Any:
+        return step.policy or self._equipment.options.retry
+
+    @staticmethod
+    def _seconds(step: Step[Any]) -> float | None:
+        if step.limit is None:
+            return None
+        seconds = step.limit / 1e6
+        # An async step ends itself, and may need a moment for its cleanup.
+        return seconds + GRACE if step.is_async else seconds
