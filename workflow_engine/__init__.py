@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from workflow_engine.core.outcome import Ending as Ending
     from workflow_engine.core.outcome import Failed as Failed
     from workflow_engine.core.outcome import Suspended as Suspended
+    from workflow_engine.core.retry import RetryPolicy as RetryPolicy
     from workflow_engine.core.rows import AwakeableStatus as AwakeableStatus
     from workflow_engine.core.snapshots import Every as Every
     from workflow_engine.core.snapshots import Never as Never
@@ -75,15 +76,18 @@ if TYPE_CHECKING:
     from workflow_engine.errors import MapFailed as MapFailed
     from workflow_engine.errors import MigrationLocked as MigrationLocked
     from workflow_engine.errors import NameKindMismatch as NameKindMismatch
+    from workflow_engine.errors import NonRetryable as NonRetryable
     from workflow_engine.errors import NotACommand as NotACommand
     from workflow_engine.errors import NotAWorkflow as NotAWorkflow
     from workflow_engine.errors import RequestError as RequestError
     from workflow_engine.errors import ResultTimeout as ResultTimeout
     from workflow_engine.errors import ResurrectAmbiguous as ResurrectAmbiguous
+    from workflow_engine.errors import RetryAfter as RetryAfter
     from workflow_engine.errors import SchemaOutOfDate as SchemaOutOfDate
     from workflow_engine.errors import SchemaTooNew as SchemaTooNew
     from workflow_engine.errors import StepDecodeError as StepDecodeError
     from workflow_engine.errors import StepFailed as StepFailed
+    from workflow_engine.errors import StepTimeout as StepTimeout
     from workflow_engine.errors import StoreRefused as StoreRefused
     from workflow_engine.errors import StoreUnavailable as StoreUnavailable
     from workflow_engine.errors import UnknownPatch as UnknownPatch
@@ -186,6 +190,7 @@ _HOMES: dict[str, str] = {
     "MigrationLocked": "errors",
     "NameKindMismatch": "errors",
     "Never": "core.snapshots",
+    "NonRetryable": "errors",
     "NotACommand": "errors",
     "NotAWorkflow": "errors",
     "OnTerminal": "core.snapshots",
@@ -196,6 +201,8 @@ _HOMES: dict[str, str] = {
     "RequestError": "errors",
     "ResultTimeout": "errors",
     "ResurrectAmbiguous": "errors",
+    "RetryAfter": "errors",
+    "RetryPolicy": "core.retry",
     "RunOptions": "runtime.options",
     "SchemaOutOfDate": "errors",
     "SchemaTooNew": "errors",
@@ -204,6 +211,7 @@ _HOMES: dict[str, str] = {
     "Step": "core.commands",
     "StepDecodeError": "errors",
     "StepFailed": "errors",
+    "StepTimeout": "errors",
     "StoreRefused": "errors",
     "StoreUnavailable": "errors",
     "Suspended": "core.outcome",
@@ -298,6 +306,7 @@ __all__ = [
     "MigrationLocked",
     "NameKindMismatch",
     "Never",
+    "NonRetryable",
     "NotACommand",
     "NotAWorkflow",
     "OnTerminal",
@@ -308,6 +317,8 @@ __all__ = [
     "RequestError",
     "ResultTimeout",
     "ResurrectAmbiguous",
+    "RetryAfter",
+    "RetryPolicy",
     "RunOptions",
     "SchemaOutOfDate",
     "SchemaTooNew",
@@ -316,6 +327,7 @@ __all__ = [
     "Step",
     "StepDecodeError",
     "StepFailed",
+    "StepTimeout",
     "StoreRefused",
     "StoreUnavailable",
     "Suspended",

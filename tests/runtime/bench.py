@@ -95,6 +95,11 @@ class Bench:
         self.done.append(name)
         return value
 
+    def do_number(self, number: int) -> int:
+        """An effect that returns what it was given."""
+        self.done.append(f"{number}")
+        return number
+
     def fail(self, name: str, error: BaseException) -> Any:
         """An effect that goes wrong."""
         self.done.append(name)

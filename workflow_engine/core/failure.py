@@ -19,7 +19,13 @@ from workflow_engine.core import records
 from workflow_engine.core.codec import Codec
 from workflow_engine.core.commands import Command, Step
 from workflow_engine.core.durations import to_datetime
-from workflow_engine.errors import AuthorError, StepFailed, ValueProblem, WorkflowError
+from workflow_engine.errors import (
+    AuthorError,
+    StepFailed,
+    StepTimeout,
+    ValueProblem,
+    WorkflowError,
+)
 
 MAX_MESSAGE = 8_192
 MAX_TRACEBACK = 16_384
@@ -44,6 +50,7 @@ RECORDED_ERRORS: dict[str, type[WorkflowError]] = {
         errors.InputConflict,
         errors.InstanceNotFound,
         errors.JournalEncodeError,
+        StepTimeout,
         errors.ForgottenYieldFrom,
         errors.UnresolvedAnnotation,
         errors.UnsupportedType,
@@ -90,7 +97,7 @@ def capture(error: BaseException, step: Step[Any]) -> str:
     """The record of what ``step`` raised, as ASCII JSON."""
     told, name = describe(error), type(error).__name__
     record = FailureRecord(**told)
-    if isinstance(error, AuthorError) and name in RECORDED_ERRORS:
+    if isinstance(error, AuthorError | StepTimeout) and name in RECORDED_ERRORS:
         record = AuthorFailure(**told, author=name, facts=error.facts)
     elif type(error) in step.raised:
         arguments = _reproducible_arguments(error)

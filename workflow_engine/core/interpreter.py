@@ -202,8 +202,8 @@ class Interpreter:
         self.position = answer.position
         self._cancel_requested = answer.cancel_requested
         self._absorb(answer.entries)
-        if self._is_dying and moved_by_others:
-            self.stale = True
+        dying = self._death is not None or isinstance(self._tree.ending, Thrown)
+        self.stale |= dying and moved_by_others
 
     def _absorb(self, entries: tuple[Entry, ...]) -> None:
         self._cancel_recorded |= any(entry.kind == Kind.CANCEL for entry in entries)
@@ -358,11 +358,9 @@ class Interpreter:
         self._requests += [Abandon(name) for name in self._desk.abandoned]
         self._desk.abandoned.clear()
         for name, step in self._desk.unsent.items():
-            superseded, failed = (
-                self._superseded.get(name, 0),
-                self._desk.attempts(name),
-            )
-            self._requests.append(Perform(name, step, superseded, failed + 1))
+            again = self._superseded.get(name, 0)
+            attempt = self._desk.attempts(name) + 1
+            self._requests.append(Perform(name, step, again, attempt))
             self._in_flight.add(name)
         self._desk.unsent.clear()
 
@@ -399,7 +397,3 @@ class Interpreter:
     @property
     def _was_cancelled(self) -> bool:
         return self._tree.root.cancellation is not None
-
-    @property
-    def _is_dying(self) -> bool:
-        return self._death is not None or isinstance(self._tree.ending, Thrown)

@@ -32,7 +32,6 @@ from workflow_engine.core.outcome import (
 )
 from workflow_engine.core.rows import Claim, Timer
 from workflow_engine.core.snapshots import is_due
-from workflow_engine.core.tree import Dropped
 from workflow_engine.core.waits import Awakeable, StartTimer
 from workflow_engine.errors import (
     AuthorError,
@@ -42,6 +41,7 @@ from workflow_engine.errors import (
     ValueProblem,
 )
 from workflow_engine.runtime.commits import Came, Commits
+from workflow_engine.runtime.dropping import report
 from workflow_engine.runtime.endings import Crashed, Lost, RunEnding, in_a_word
 from workflow_engine.runtime.equipment import Awaited, Equipment
 from workflow_engine.runtime.lease import HeldLease
@@ -168,7 +168,8 @@ class Driver:
         try:
             ending = self._converse(interpreter)
         finally:
-            self._report(interpreter.drop(), isinstance(ending, ContinuedAsNew))
+            rotated = isinstance(ending, ContinuedAsNew)
+            report(interpreter.drop(), self._equipment.log, *self._names[:2], rotated)
         return ending
 
     def _prepare(self) -> WorkflowBody[Any]:
@@ -352,29 +353,6 @@ class Driver:
 
     def _prefix(self, position: int) -> Prefix:
         return Prefix(tuple(self._entries), position, self._superseded)
-
-    def _report(self, dropped: Dropped, rotated: bool) -> None:
-        """Say once what a body did while it was dropped: it is easily overlooked."""
-        log = self._equipment.log
-        workflow, id, _ = self._names
-        if dropped.ignored:
-            log.warning(
-                "workflow %r, instance %r: %d command(s) yielded while the run "
-                "was over were not performed; cleanup that must happen belongs in "
-                "`except`, not in `finally`",
-                workflow,
-                id,
-                dropped.ignored,
-            )
-        if dropped.undead:
-            log.error("workflow %r, instance %r: its body does not end", workflow, id)
-        for error in dropped.raised + (dropped.pending if rotated else ()):
-            log.warning(
-                "workflow %r, instance %r: an error was set aside as the run was over",
-                workflow,
-                id,
-                exc_info=error,
-            )
 
 
 def _timers(waits: tuple[requests.Wait, ...]) -> list[Timer]:

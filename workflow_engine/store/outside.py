@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from workflow_engine.core.attempts import step_tried
 from workflow_engine.core.failure import Reason
 from workflow_engine.core.identity import (
+    ATTEMPT_PREFIX,
     AWAKEABLE_ID_PREFIX,
     AWAKEABLE_PREFIX,
     RESERVED_PREFIXES,
+    RETRY_PREFIX,
 )
 from workflow_engine.core.journal import STEP_KINDS, Draft, Entry, Kind
 from workflow_engine.core.lifecycle import MOVES, Event, Status
@@ -151,7 +154,8 @@ class Outside(Cancellation):
             superseded = _superseded(key, failure, later, rerun or ())
             superseded = [each for each in superseded if each.position not in gone]
             self._forget(work, row, forgotten)
-            self._revive(work, row, kept, [*forgotten, *superseded])
+            superseded = [*forgotten, *superseded]
+            self._revive(work, row, kept, [*superseded, *_tries_of(superseded, live)])
             return Done()
 
     def _find_failure(
@@ -264,6 +268,19 @@ def _steps_after(failure: Entry | None, live: Sequence[Entry]) -> dict[str, Entr
         and entry.name is not None
         and not entry.name.startswith(RESERVED_PREFIXES)
     }
+
+
+def _tries_of(superseded: Sequence[Entry], live: Sequence[Entry]) -> list[Entry]:
+    """The failed attempts of superseded steps, and the pauses after them."""
+    steps = {entry.name for entry in superseded}
+    return [
+        entry
+        for entry in live
+        if entry.name is not None
+        and entry.name.startswith((ATTEMPT_PREFIX, RETRY_PREFIX))
+        and entry not in superseded
+        and step_tried(entry.name) in steps
+    ]
 
 
 def _superseded(
