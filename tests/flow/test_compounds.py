@@ -98,12 +98,12 @@ def test_a_timer_ends_while_a_step_runs(bench: Bench) -> None:
     go_on = threading.Event()
 
     def slow() -> bool:
-        bench.clock.advance(60)
+        bench.clock.advance(30)
         return go_on.wait(30)
 
     @workflow
     def racing() -> WorkflowBody[int]:
-        index, _ = yield from AnyOf(Step("slow", slow), sleep(60))
+        index, _ = yield from AnyOf(Step("slow", slow), sleep(30))
         go_on.set()
         return index
 

@@ -154,7 +154,7 @@ def test_a_step_in_flight_is_recorded_and_no_other_is_begun(bench: Bench) -> Non
         except CancelRequested:
             yield Step("undo", bench.do, "undo")
 
-    engine = bench.engine(parallel)
+    engine = bench.engine(parallel, steps_in_flight=1)
     assert engine.run(parallel, "1") == Cancelled()
     assert bench.done == ["long", "undo"]
     assert entries(engine, parallel, "1") == [

@@ -10,7 +10,6 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
 
@@ -51,11 +50,10 @@ class Landed:
 
 
 class Flights:
-    """Performs steps side by side, at most ``most`` at a time, in the order given."""
+    """Performs steps side by side, at most ``most`` at a time."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._waiting: deque[Flight] = deque()
         self._begun: dict[Flight, None] = {}
         self._jobs: queue.SimpleQueue[Flight | None] = queue.SimpleQueue()
         self._landed: queue.SimpleQueue[tuple[Flight, Landed]] = queue.SimpleQueue()
@@ -63,26 +61,32 @@ class Flights:
         self._threads = 0
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._begun)
+        return len(self._begun)
 
-    def add(self, flight: Flight) -> None:
-        """Perform it as soon as there is room."""
-        self._waiting.append(flight)
-        self._begin()
+    @property
+    def room(self) -> int:
+        """How many more may be begun."""
+        return self._most - len(self._begun)
+
+    def begin(self, flight: Flight) -> None:
+        """Perform it in a thread. There must be room."""
+        if flight.limit is not None:
+            flight.deadline = time.monotonic() + flight.limit
+        self._begun[flight] = None
+        if self._free:
+            self._free -= 1
+        else:
+            self._add_thread()
+        self._jobs.put(flight)
 
     def cancel(self, name: str) -> None:
         """Nobody waits for a step any more: tell it so. It still lands."""
-        for flight in (*self._begun, *self._waiting):
+        for flight in self._begun:
             if flight.name == name:
                 flight.current.cancel()
 
-    def drop_waiting(self) -> None:
-        """Begin no more."""
-        self._waiting.clear()
-
     def close(self) -> None:
         """Tell all that nobody waits, and let the threads end when they can."""
-        self.drop_waiting()
         for flight in self._begun:
             flight.current.cancel()
         for _ in range(self._threads):
@@ -101,23 +105,7 @@ class Flights:
         for flight, _ in came:
             self._begun.pop(flight, None)
             self._free += not flight.is_abandoned
-        landed += self._overdue()
-        self._begin()
-        return landed
-
-    # --- beginning ---
-
-    def _begin(self) -> None:
-        while self._waiting and len(self._begun) < self._most:
-            flight = self._waiting.popleft()
-            if flight.limit is not None:
-                flight.deadline = time.monotonic() + flight.limit
-            self._begun[flight] = None
-            if self._free:
-                self._free -= 1
-            else:
-                self._add_thread()
-            self._jobs.put(flight)
+        return landed + self._overdue()
 
     def _add_thread(self) -> None:
         self._threads += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -48,6 +49,7 @@ class Steps:
         self._flights = Flights(equipment.options.steps_in_flight)
         self._outcomes: dict[str, Outcome] = {}
         self._asked: set[str] = set()
+        self._queue: deque[requests.Perform] = deque()
         self._flying: set[str] = set()
 
     @property
@@ -58,6 +60,7 @@ class Steps:
     def forget_asker(self, held: dict[str, Outcome]) -> None:
         """Another interpreter takes over; these outcomes are not recorded yet."""
         self._asked.clear()
+        self._queue.clear()
         self._outcomes.update(held)
 
     def close(self) -> None:
@@ -80,25 +83,31 @@ class Steps:
             called_off: begin none, and say so.
             watched: perform none in this thread, which has something to look after.
         """
+        answers = self._sort(asked)
+        if called_off:
+            answers += [requests.NotBegun(request) for request in self._queue]
+            self._queue.clear()
+        if self._stop.is_set():
+            self._queue.clear()
+        alone = len(self._queue) == 1 and not (answers or watched or self._flights)
+        if alone and self._queue[0].step.limit is None:
+            request = self._queue.popleft()
+            return [requests.Performed(request.name, self._call(request, context))]
+        while self._queue and self._flights.room:
+            self._fly(self._queue.popleft(), context)
+        return answers
+
+    def _sort(self, asked: Sequence[requests.Perform]) -> list[requests.Answer]:
+        """Queue what has to be performed; answer what has been."""
         answers: list[requests.Answer] = []
-        begin: list[requests.Perform] = []
         for request in asked:
             name = request.name
             self._asked.add(name)
             if name in self._outcomes:
                 outcome = self._outcomes.pop(name)
                 answers.append(requests.Performed(name, outcome))
-            elif name in self._flying:
-                pass  # an interpreter before this one has begun it
-            elif called_off:
-                answers.append(requests.NotBegun(request))
-            elif not self._stop.is_set():
-                begin.append(request)
-        alone = len(begin) == 1 and not (answers or watched or self._flights)
-        if alone and begin[0].step.limit is None:
-            return [requests.Performed(begin[0].name, self._call(begin[0], context))]
-        for request in begin:
-            self._fly(request, context)
+            elif name not in self._flying:  # else an earlier interpreter has begun it
+                self._queue.append(request)
         return answers
 
     def abandon(self, name: str) -> None:
@@ -128,7 +137,7 @@ class Steps:
     def _fly(self, request: requests.Perform, context: Context) -> None:
         step, current = request.step, self._current(request, context)
         self._flying.add(request.name)
-        self._flights.add(
+        self._flights.begin(
             Flight(
                 request.name,
                 current,
