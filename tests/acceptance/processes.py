@@ -22,19 +22,21 @@ PROGRAM = Path(__file__).with_name("program.py")
 
 
 class Process:
-    """A process of `program`.
+    """A process of `program`, or of another file that is run likewise.
 
     Attributes:
         said: the lines of its output, so far.
     """
 
-    def __init__(self, *arguments: str, environment: dict[str, str]) -> None:
+    def __init__(
+        self, *arguments: str, environment: dict[str, str], program: Path = PROGRAM
+    ) -> None:
         self.said: list[str] = []
         self._passed = 0
         self._is_silent = False
         self._news = threading.Condition()
         self._popen = subprocess.Popen(
-            [sys.executable, PROGRAM, *arguments],
+            [sys.executable, program, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -131,8 +133,8 @@ class Processes:
         effects: what each process did, a file a process.
     """
 
-    def __init__(self, url: str, folder: Path) -> None:
-        self._url = url
+    def __init__(self, url: str, folder: Path, program: Path = PROGRAM) -> None:
+        self._url, self._program = url, program
         self.effects = folder / "effects"
         self._gates_folder = folder / "gates"
         self.effects.mkdir()
@@ -148,7 +150,11 @@ class Processes:
             "GATES": str(self._gates_folder) if gated else "",
         }
         process = Process(
-            self._url, command, *arguments, environment=process_environment
+            self._url,
+            command,
+            *arguments,
+            environment=process_environment,
+            program=self._program,
         )
         self._started.append(process)
         return process
@@ -167,7 +173,7 @@ class Processes:
         """How often each effect happened."""
         counter: Counter[str] = Counter()
         for file in self.effects.iterdir():
-            counter.update(file.read_text().split())
+            counter.update(file.read_text().splitlines())
         return counter
 
     def said(self) -> list[str]:
@@ -201,9 +207,9 @@ class Gate:
 
 
 @contextlib.contextmanager
-def processes(url: str, folder: Path) -> Iterator[Processes]:
+def processes(url: str, folder: Path, program: Path = PROGRAM) -> Iterator[Processes]:
     """Processes on one database, ended at the end."""
-    started = Processes(url, folder)
+    started = Processes(url, folder, program)
     try:
         yield started
     finally:
