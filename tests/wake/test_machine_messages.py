@@ -61,6 +61,7 @@ def take(word: str, name: str) -> str:
 def listening(name: str) -> WorkflowBody[list[str]]:
     """Takes word after word, and does as it is told."""
     before = yield from restore_seed([""])
+    assert len(before) < 300, "it hears the same again and again"
     heard: list[str] = []
     try:
         for turn in range(1000):
@@ -349,7 +350,6 @@ class Listening(RuleBasedStateMachine):
                 raise AssertionError(f"it does not move, and is {other}")
 
     def _check_taken(self) -> None:
-        """What was taken is what was accepted, in order, as far as it got."""
         if self.is_there:
             taken = self._steps("take")
             assert taken == self.accepted[: len(taken)]
@@ -362,7 +362,7 @@ class Listening(RuleBasedStateMachine):
         return [entry for entry in journal if entry.live]
 
     def _steps(self, name: str, of: list[JournalEntry] | None = None) -> list[str]:
-        """The outcomes of the steps called so, in all generations."""
+        """The outcomes of the steps called so; in all generations by default."""
         if of is None:
             generations = range(self._row().generation + 1)
             of = [entry for number in generations for entry in self._live(number)]
