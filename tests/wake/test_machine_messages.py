@@ -391,7 +391,7 @@ def test_messages_timeouts_and_endings_in_every_order(bench: Bench) -> None:
         type("ListeningOnBench", (Listening,), known),
         settings=settings(
             max_examples=10,
-            stateful_step_count=15,
+            stateful_step_count=12,
             deadline=None,
             phases=(Phase.generate,),
             suppress_health_check=list(HealthCheck),
