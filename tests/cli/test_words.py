@@ -129,6 +129,11 @@ def test_an_instant_is_told_as_people_say_it(seconds: float, words: str) -> None
             f"workers look again in 1 minute {AT_SOON}",
         ),
         (
+            {"status": Status.BLOCKED, "next_attempt_at": BEFORE},
+            "blocked: the code that last ran it cannot read what is recorded; "
+            "workers look again soon",
+        ),
+        (
             {"status": Status.COMPLETED, "ended_at": BEFORE},
             f"completed 2 hours ago {AT_BEFORE}",
         ),

@@ -48,9 +48,15 @@ def test_a_duration_that_is_none_is_refused(duration: Any) -> None:
     assert isinstance(caught.value, ValueError)
 
 
+OUTSIDE_IN_UTC = [
+    datetime.min.replace(tzinfo=timezone(timedelta(hours=12))),
+    datetime.max.replace(tzinfo=timezone(timedelta(hours=-12))),
+]
+
+
 @pytest.mark.parametrize(
     "instant",
-    [NAIVE, NAIVE.date(), 1e9, None, "2030-06-01T10:00Z"],
+    [NAIVE, NAIVE.date(), 1e9, None, "2030-06-01T10:00Z", *OUTSIDE_IN_UTC],
     ids=repr,
 )
 def test_an_instant_that_is_none_is_refused(instant: Any) -> None:

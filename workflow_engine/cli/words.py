@@ -61,7 +61,8 @@ def standing(found: Description, now: datetime) -> str:
         case Status.SUSPENDED:
             return _suspended(found, now)
         case Status.BLOCKED:
-            again = _when(found.next_attempt_at, now) or "soon"
+            at = found.next_attempt_at
+            again = "soon" if at is None or at <= now else _when(at, now)
             return (
                 "blocked: the code that last ran it cannot read what is recorded; "
                 f"workers look again {again}"

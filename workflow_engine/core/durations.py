@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from workflow_engine.errors import InvalidDuration
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST = datetime.min.replace(tzinfo=UTC) - _EPOCH
+_LAST = datetime.max.replace(tzinfo=UTC) - _EPOCH
 _MICROSECOND = timedelta(microseconds=1)
 LONGEST = timedelta(days=365_000)
 """A thousand years: what is longer is a mistake, and would leave the calendar."""
@@ -41,7 +43,8 @@ def instant(moment: datetime, what: str) -> int:
     """An aware datetime as microseconds since 1970-01-01 UTC.
 
     Raises:
-        InvalidDuration: it is naive, or not a datetime.
+        InvalidDuration: it is naive, lies outside the calendar in UTC, or is not a
+            datetime.
     """
     if not isinstance(moment, datetime):
         problem = "give an aware datetime"
@@ -49,7 +52,11 @@ def instant(moment: datetime, what: str) -> int:
     if moment.utcoffset() is None:
         problem = "it has no time zone; give an aware datetime"
         raise InvalidDuration(what=what, found=repr(moment), problem=problem)
-    return (moment - _EPOCH) // _MICROSECOND
+    since = moment - _EPOCH
+    if not _FIRST <= since <= _LAST:
+        problem = "in UTC it lies outside the calendar, the years 1 to 9999"
+        raise InvalidDuration(what=what, found=repr(moment), problem=problem)
+    return since // _MICROSECOND
 
 
 def to_datetime(instant: int) -> datetime:

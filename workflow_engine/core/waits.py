@@ -69,7 +69,7 @@ class Timed(Command[T_co]):
         Several waits may share one deadline.
 
         Raises:
-            InvalidDuration: the datetime is naive.
+            InvalidDuration: the datetime is naive, or outside the calendar in UTC.
         """
         return self._limited(StartTimer(due=instant(moment, "deadline")))
 

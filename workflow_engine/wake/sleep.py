@@ -34,7 +34,7 @@ def sleep_until(moment: datetime, name: str | None = None) -> Sleep:
     """A wait until an aware datetime; over at once if that has passed.
 
     Raises:
-        InvalidDuration: the datetime is naive.
+        InvalidDuration: the datetime is naive, or outside the calendar in UTC.
         InvalidName: a name that cannot be one.
     """
     return Sleep(_checked(name), StartTimer(due=instant(moment, "sleep_until")))
