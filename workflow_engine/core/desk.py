@@ -8,7 +8,7 @@ performer, in `performers`.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from workflow_engine.core import commands
@@ -87,7 +87,9 @@ class Desk:
         self._outside: dict[str, None] = {}
         self._recorded: dict[str, Entry] = {}
         self._untaken = Untaken()
+        self._attempts: dict[str, int] = {}
         self._pauses: dict[str, Pause] = {}
+        self._reached: dict[str, None] = {}
         self._candidates: list[tuple[int, Entry]] = []
         self.used: dict[str, tuple[str, str]] = {}
         self.patched: set[str] = set()
@@ -135,7 +137,9 @@ class Desk:
                 self.patched.add(entry.name)
             elif entry.kind == Kind.STEP_ATTEMPT and entry.live:
                 pause = Pause.of(entry)
+                self._attempts[pause.step] = pause.attempt
                 self._pauses[pause.step] = pause
+                self._reached[pause.name] = None
             elif entry.answers and entry.name is not None:
                 self._take_note(entry, entry.name)
 
@@ -147,7 +151,10 @@ class Desk:
             self.unsent.pop(name, None)
         self._offer(name_answered(entry))
         if name.startswith(RETRY_PREFIX):
-            self.send_again(step_tried(name))
+            step = step_tried(name)
+            if step in self._pauses and self._pauses[step].name == name:
+                del self._pauses[step]
+            self.send_again(step)
 
     def has_recorded(self, name: str) -> bool:
         """Whether the journal holds an outcome under this name."""
@@ -157,20 +164,32 @@ class Desk:
         """Whether a branch waits for this name."""
         return name in self._waiting
 
-    def waits(self) -> tuple[Wait, ...]:
-        """The waits that are outstanding, in the order they were reached."""
-        outside = (
-            wait_of(name, branch.waits_for)
-            for name in self._outside
-            for branch in self._waiting[name][:1]
-            if isinstance(branch.waits_for, Command)
-        )
-        pauses = (
-            Wait(pause.name, pause.timer)
-            for pause in self._pauses.values()
-            if pause.step in self._waiting and not self.has_recorded(pause.name)
-        )
-        return (*outside, *pauses)
+    def waits(self) -> Iterator[Wait]:
+        """The waits that are outstanding, in the order they were reached; then the
+        pauses of steps that are tried again."""
+        for name in self._outside:
+            yield from self._outside_waits(name)
+        for step in self._pauses:
+            yield from self._pauses_of(step)
+
+    def take_reached(self) -> Iterator[Wait]:
+        """Those of the waits that were reached since the last call."""
+        names, self._reached = self._reached, {}
+        for name in names:
+            if name in self._outside:
+                yield from self._outside_waits(name)
+            elif name.startswith(RETRY_PREFIX):
+                yield from self._pauses_of(step_tried(name))
+
+    def _outside_waits(self, name: str) -> Iterator[Wait]:
+        for branch in self._waiting[name][:1]:
+            if isinstance(branch.waits_for, Command):
+                yield wait_of(name, branch.waits_for)
+
+    def _pauses_of(self, step: str) -> Iterator[Wait]:
+        pause = self._pauses.get(step)
+        if pause is not None and step in self._waiting:
+            yield Wait(pause.name, pause.timer)
 
     @property
     def outstanding(self) -> tuple[str, ...]:
@@ -256,14 +275,14 @@ class Desk:
 
     def attempts(self, step: str) -> int:
         """How many attempts of a step have failed, as its retry policy counts."""
-        pause = self._pauses.get(step)
-        return 0 if pause is None else pause.attempt
+        return self._attempts.get(step, 0)
 
     def send(self, step: Step[Any]) -> None:
         """Have a step performed, unless it has an outcome or waits for another try."""
         pause = self._pauses.get(step.name)
-        paused = pause is not None and not self.has_recorded(pause.name)
-        if not (paused or self.has_recorded(step.name)):
+        if pause is not None:
+            self._reached[pause.name] = None
+        elif not self.has_recorded(step.name):
             self.unsent[step.name] = step
 
     def send_again(self, name: str) -> None:
@@ -285,12 +304,13 @@ class Desk:
     ) -> None:
         """Let a branch wait for what others record, and for the end of its time."""
         self.wait(branch, name)
-        self._outside[name] = None
+        self._outside[name] = self._reached[name] = None
         if limit is not None:
             ordinal = self.count(TIMEOUT_PREFIX + name)
             branch.limit_name = timeout_name(name, ordinal)
             self._waiting[branch.limit_name] = [branch]
             self._outside[branch.limit_name] = None
+            self._reached[branch.limit_name] = None
             self._offer(branch.limit_name)
 
     def _offer(self, name: str) -> None:

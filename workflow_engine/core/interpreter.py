@@ -138,7 +138,7 @@ class Interpreter:
     @property
     def waits_outside(self) -> bool:
         """Whether anything but a step may be what it goes on with."""
-        return bool(self._desk.waits())
+        return any(True for _ in self._desk.waits())
 
     @property
     def cancel_requested(self) -> bool:
@@ -366,10 +366,11 @@ class Interpreter:
 
     def _rest(self) -> bool:
         """Wait: for steps in flight, or, when there are none, parked."""
-        waits = self._desk.waits()
         if not self._in_flight:
+            waits = tuple(self._desk.waits())
             return self._commit(Park(waits, self._records(), self.position))
-        missed = tuple(wait for wait in waits if wait.name not in self._armed)
+        reached = self._desk.take_reached()
+        missed = tuple(wait for wait in reached if wait.name not in self._armed)
         if not missed:
             return False
         self._armed.update(wait.name for wait in missed)
