@@ -6,13 +6,14 @@ import json
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
+from workflow_engine.core.attempts import record_attempt
 from workflow_engine.core.codec import Codec
 from workflow_engine.core.commands import Step
 from workflow_engine.core.context import Context
 from workflow_engine.core.failure import capture
 from workflow_engine.core.interpreter import Interpreter
 from workflow_engine.core.journal import Draft, Entry, Kind, Prefix
-from workflow_engine.core.outcome import Error, Value
+from workflow_engine.core.outcome import Again, Error, Value
 from workflow_engine.core.requests import Append, Appended, Performed, Request
 
 R = TypeVar("R", bound=Any)
@@ -78,6 +79,16 @@ class Conversation:
     def fail(self, name: str, error: Exception) -> None:
         """The step raises."""
         self._feed(Performed(name, Error(capture(error, Step(name, print)))))
+
+    def try_again(self, name: str, pause: int) -> None:
+        """An attempt fails, and another one is due after so many microseconds."""
+        failure = capture(OSError(name), Step(name, print))
+        self._feed(Performed(name, Again(record_attempt(failure, pause))))
+
+    def give_up(self, name: str) -> None:
+        """The last attempt fails."""
+        failure = capture(OSError(name), Step(name, print))
+        self._feed(Performed(name, Error(failure, is_final=True)))
 
     def append(self, *before: Draft, cancel_requested: bool = False) -> None:
         """The commit is made, after ``before`` came from elsewhere."""

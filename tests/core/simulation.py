@@ -15,6 +15,7 @@ import attrs
 from hypothesis import strategies as st
 
 from workflow_engine.core import commands, requests
+from workflow_engine.core.attempts import record_attempt
 from workflow_engine.core.codec import Codec
 from workflow_engine.core.commands import Chosen, FreshOrdinal, Patch, Step
 from workflow_engine.core.compounds import AllOf, AnyOf
@@ -22,7 +23,8 @@ from workflow_engine.core.context import Context
 from workflow_engine.core.failure import Reason, capture
 from workflow_engine.core.interpreter import Interpreter
 from workflow_engine.core.journal import Draft, Entry, Kind, Prefix
-from workflow_engine.core.outcome import Error, Outcome, Value
+from workflow_engine.core.outcome import Again, Error, Outcome, Value
+from workflow_engine.core.retry import RetryPolicy
 from workflow_engine.core.topics import message_name, topic_name
 from workflow_engine.core.waits import Await, Send, StartTimer, Timed
 from workflow_engine.errors import CancelRequested, StepFailed, WaitTimeout
@@ -36,6 +38,8 @@ ALWAYS = 99
 
 TOPICS = ("red", "blue:")
 
+POLICY = RetryPolicy(attempts=3, initial=1, jitter=0)
+
 CODEC = Codec()
 
 
@@ -48,6 +52,7 @@ def leaves() -> st.SearchStrategy[Any]:
     return st.one_of(
         st.tuples(st.just("step"), st.just(0), st.just("raise")),
         st.tuples(st.just("step"), st.sampled_from([1, 2, ALWAYS]), reactions),
+        st.tuples(st.just("retried"), st.sampled_from([0, 1, 2, ALWAYS]), reactions),
         st.tuples(st.just("await")),
         st.tuples(st.just("timed")),
         st.tuples(st.just("receive"), st.sampled_from(TOPICS), st.booleans()),
@@ -76,6 +81,8 @@ def races(program: Program) -> bool:
     """Whether its result may depend on which branch is faster."""
     for node in program:
         if node[0] in ("any", "timed", "receive") or (node[0] == "step" and node[1]):
+            return True
+        if node[0] == "retried" and node[1] >= POLICY.attempts:
             return True
         if node[0] == "guard" and races(node[1]):
             return True
@@ -131,8 +138,10 @@ def _compound(node: Any, name: str, log: Log) -> commands.Command[Any]:
 
 
 def _step(node: Any, name: str, log: Log) -> Generator[Any, Any, None]:
-    _, fails, reaction = node
+    kind, fails, reaction = node
     step = Step(name, effect, name, fails)
+    if kind == "retried":
+        step = step.retry(POLICY)
     try:
         try:
             log.append((name, repr((yield step))))
@@ -163,6 +172,7 @@ def _guard(node: Any, name: str, log: Log) -> Generator[Any, Any, None]:
 
 PARTS: dict[str, Callable[[Any, str, Log], Generator[Any, Any, None]]] = {
     "step": _step,
+    "retried": _step,
     "timed": _patiently,
     "receive": _patiently,
     "guard": _guard,
@@ -181,6 +191,7 @@ class World:
     program: Program
     entries: list[Entry] = attrs.field(factory=list)
     performed: dict[str, int] = attrs.field(factory=dict)
+    retried: set[str] = attrs.field(factory=set)
     ended: tuple[str, object] | None = None
     attempts: int = 0
     cancel_requested: bool = False
@@ -266,9 +277,19 @@ class World:
         assert not self.is_recorded(name) or self.lenient, f"{name} ran again"
         self.performed[name] = self.performed.get(name, 0) + 1
         _, fails = request.step.args
-        if self.performed[name] > fails:
+        policy = request.step.policy
+        tries = self.performed[name] if policy is None else request.attempt
+        if tries > fails:
             return Value(json.dumps({"did": name}))
-        return Error(capture(ValueError(f"{name} is broken"), request.step))
+        error = ValueError(f"{name} is broken")
+        record = capture(error, request.step)
+        if policy is None:
+            return Error(record)
+        self.retried.add(name)
+        pause = policy.pause_after(tries, error, name)
+        if pause is None:
+            return Error(record, is_final=True)
+        return Again(record_attempt(record, pause))
 
     def commit(self, request: requests.Commit, known: int) -> requests.Answer | None:
         """Do it; None when the run is over."""

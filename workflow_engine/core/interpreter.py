@@ -97,7 +97,6 @@ class Interpreter:
         self._failures: deque[tuple[str, str]] = deque()
         self._tried: list[Tried] = []
         self._in_flight: set[str] = set()
-        self._armed: set[str] = set()
         self._death: Crash | Block | None = None
         self._committing: Commit | None = None
         self._requests: list[Request] = []
@@ -180,8 +179,7 @@ class Interpreter:
         self._in_flight.discard(name)
         if self._desk.has_recorded(name):
             return  # somebody else was first; the body gets what is stored
-        to_try = isinstance(outcome, Error) and not outcome.is_final
-        if to_try and self._desk.waits_for(name):
+        if isinstance(outcome, Error) and not outcome.is_final:
             self._failures.append((name, outcome.payload))
         else:
             kind, name = recorded_as(name, outcome, self._desk.attempts(name))
@@ -268,13 +266,15 @@ class Interpreter:
         return Crash(ending.error, final, entry, self.position)
 
     def _die(self, death: Crash | Block) -> bool:
-        """Crash or block, once steps in flight ended and successes are recorded."""
+        """Crash or block, once steps in flight ended, and what stands is recorded.
+
+        Failures that the body has not seen do not stand: those steps run again.
+        """
         if self._in_flight:
             return False
-        successes = [draft for draft in self._ready if draft.kind == Kind.STEP_OK]
-        if successes:
-            self._ready = []
-            return self._commit(Append(tuple(successes)))
+        if self._ready:
+            drafts, self._ready = tuple(self._ready), []
+            return self._commit(Append(drafts))
         return self._commit(attrs.evolve(death, expect=self.position))
 
     def _finish(self) -> bool:
@@ -355,8 +355,8 @@ class Interpreter:
         return self._commit(Append((draft, *self._records())))
 
     def _emit_steps(self) -> None:
-        self._requests += [Abandon(name) for name in self._desk.abandoned]
-        self._desk.abandoned.clear()
+        lost, self._desk.abandoned = self._desk.abandoned, []
+        self._requests += [Abandon(name) for name in lost if name in self._in_flight]
         for name, step in self._desk.unsent.items():
             again = self._superseded.get(name, 0)
             attempt = self._desk.attempts(name) + 1
@@ -369,12 +369,8 @@ class Interpreter:
         if not self._in_flight:
             waits = tuple(self._desk.waits())
             return self._commit(Park(waits, self._records(), self.position))
-        reached = self._desk.take_reached()
-        missed = tuple(wait for wait in reached if wait.name not in self._armed)
-        if not missed:
-            return False
-        self._armed.update(wait.name for wait in missed)
-        return self._commit(ArmWaits(missed))
+        reached = tuple(self._desk.take_reached())
+        return self._commit(ArmWaits(reached)) if reached else False
 
     # --- small things ---
 

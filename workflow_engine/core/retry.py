@@ -44,7 +44,7 @@ class RetryPolicy:
 
     Args:
         attempts: how often at most, the first time included.
-        initial, maximum: timedeltas, or seconds.
+        initial, maximum: timedeltas, or seconds. Kept as microseconds.
         factor: by which each pause is longer than the last.
         jitter: the part, from 0 to 1, by which a pause may be longer or shorter. What
             it is for an attempt follows from the step, so tests can repeat it.
@@ -57,9 +57,9 @@ class RetryPolicy:
     """
 
     attempts: int = 5
-    initial: int = attrs.field(default=SECOND, converter=_duration)
+    initial: int = attrs.field(default=1, converter=_duration)
     factor: float = 2.0
-    maximum: int = attrs.field(default=60 * SECOND, converter=_duration)
+    maximum: int = attrs.field(default=60, converter=_duration)
     jitter: float = 0.1
     retry_if: Callable[[Exception], bool] | None = None
     give_up_on: tuple[type[Exception], ...] = ()
