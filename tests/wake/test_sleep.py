@@ -9,6 +9,7 @@ from workflow_engine import (
     Completed,
     DuplicateStepName,
     Failed,
+    LeaseHeld,
     PassSummary,
     Status,
     Step,
@@ -20,8 +21,9 @@ from workflow_engine import (
 )
 from workflow_engine.core.compounds import AllOf, AnyOf
 from workflow_engine.runtime.clock import SystemClock
+from workflow_engine.testing import Crashes, ProcessDied
 
-from ..runtime.bench import Bench, entries, watched
+from ..runtime.bench import LEASE, Bench, entries, watched
 from .flows import SECOND, timers
 
 
@@ -207,19 +209,24 @@ def test_any_worker_fires_what_is_due_whatever_it_can_run(bench: Bench) -> None:
 
 
 def test_a_due_sleep_fires_whoever_holds_the_lease(bench: Bench) -> None:
-    def slow() -> None:
-        bench.clock.advance(30)
-        bench.done.append(f"fired {bench.engine().worker().run_once().timers_fired}")
-
     @workflow
     def racing() -> WorkflowBody[int]:
-        index, _ = yield from AnyOf([sleep(30, name="limit"), Step("slow", slow)])
+        step = Step("slow", bench.do, "slow")
+        index, _ = yield from AnyOf([sleep(30, name="limit"), step])
         return index
 
+    dying = bench.engine(racing, points=Crashes().at("before_step", "slow"))
+    with pytest.raises(ProcessDied):
+        dying.run(racing, "1")
+    bench.clock.advance(30)
+    assert bench.engine().worker().run_once().timers_fired == 1
     engine = bench.engine(racing)
-    assert engine.run(racing, "1") == Completed(0)
-    assert bench.done == ["fired 1"]
+    with pytest.raises(LeaseHeld):
+        engine.run(racing, "1")
     assert entries(engine, racing, "1")[0] == ("wake", "sleep:limit")
+    bench.clock.advance(LEASE)
+    assert engine.run(racing, "1") == Completed(0)
+    assert bench.done == []
 
 
 def test_sleeps_are_delivered_in_the_order_in_which_they_fall_due(
