@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from workflow_engine.core.snapshots import Every as Every
     from workflow_engine.core.snapshots import Never as Never
     from workflow_engine.core.snapshots import OnTerminal as OnTerminal
+    from workflow_engine.core.transaction import Transaction as Transaction
     from workflow_engine.core.waits import Await as Await
     from workflow_engine.core.waits import Awakeable as Awakeable
     from workflow_engine.core.waits import Child as Child
@@ -216,6 +217,7 @@ _HOMES: dict[str, str] = {
     "StoreUnavailable": "errors",
     "Suspended": "core.outcome",
     "TimerView": "runtime.views",
+    "Transaction": "core.transaction",
     "UnknownPatch": "errors",
     "UnknownWorkflow": "errors",
     "UnresolvedAnnotation": "errors",
@@ -332,6 +334,7 @@ __all__ = [
     "StoreUnavailable",
     "Suspended",
     "TimerView",
+    "Transaction",
     "UnknownPatch",
     "UnknownWorkflow",
     "UnresolvedAnnotation",

@@ -14,6 +14,8 @@ import workflow_engine
 TOUR = """
 from uuid import UUID
 
+from sqlalchemy.orm import Session
+
 from workflow_engine import (
     Await,
     Completed,
@@ -23,6 +25,7 @@ from workflow_engine import (
     FreshOrdinal,
     Patch,
     Step,
+    Transaction,
     WorkflowBody,
     restore_seed,
     workflow,
@@ -40,6 +43,10 @@ async def fetch(url: str) -> float:
 def nothing() -> None: ...
 
 
+def book(session: Session, account: str, amount: int = 1) -> UUID:
+    return UUID(int=amount)
+
+
 @workflow
 def order(amount: int, note: str = "") -> WorkflowBody[UUID]:
     reveal_type((yield from Step("sync", charge, amount)))  # bytes
@@ -47,6 +54,10 @@ def order(amount: int, note: str = "") -> WorkflowBody[UUID]:
     reveal_type((yield from Step("none", nothing)))  # None
     reveal_type((yield from Step("r", charge, 1).returns(UUID)))  # UUID
     reveal_type((yield from Step("x", charge, 1).raises(ValueError)))  # bytes
+    reveal_type((yield from Transaction("t", book, "a")))  # UUID
+    reveal_type((yield from Transaction("t", book, "a").returns(int)))  # int
+    booking = Transaction("t", book, "a", amount=2).raises(ValueError)
+    reveal_type((yield from booking.isolation("SERIALIZABLE")))  # UUID
     reveal_type((yield from Await("typed", returns=UUID)))  # UUID
     reveal_type((yield from Await("untyped")))  # Any
     reveal_type((yield from Patch("p")))  # bool
@@ -59,6 +70,10 @@ def order(amount: int, note: str = "") -> WorkflowBody[UUID]:
     yield Step("missing", charge)  # error
     yield Step("unknown", charge, 1, colour="red")  # error
     yield Step("async wrong", fetch, 1)  # error
+    yield Transaction("wrong type", book, 5)  # error
+    yield Transaction("missing", book)  # error
+    yield Transaction("unknown", book, "a", colour="red")  # error
+    yield Transaction("too many", book, "a", 1, 2)  # error
     yield 5  # error
     if amount:
         yield from ContinueAsNew(1)

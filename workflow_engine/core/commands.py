@@ -16,6 +16,7 @@ from typing import (
     Generic,
     Never,
     ParamSpec,
+    Self,
     TypeAlias,
     TypeVar,
     overload,
@@ -133,7 +134,7 @@ class Step(Command[T_co]):
         """A copy whose result is checked and decoded as ``type_``."""
         return self._changed(declared=type_)
 
-    def raises(self, *types: type[Exception]) -> Step[T_co]:
+    def raises(self, *types: type[Exception]) -> Self:
         """A copy that throws these exceptions as their own class.
 
         It applies to an exception of exactly one of these classes whose ``args`` are
@@ -151,7 +152,7 @@ class Step(Command[T_co]):
                 )
         return self._changed(raised=types)
 
-    def retry(self, policy: RetryPolicy) -> Step[T_co]:
+    def retry(self, policy: RetryPolicy) -> Self:
         """A copy that is tried again as the policy says, before the body is told."""
         if not isinstance(policy, RetryPolicy):
             raise TypeError(
@@ -174,9 +175,11 @@ class Step(Command[T_co]):
         """
         return self._changed(limit=microseconds(duration, "timeout"))
 
-    def _changed(self, **changes: Any) -> Step[Any]:
-        fields = {field.name: getattr(self, field.name) for field in attrs.fields(Step)}
-        step = object.__new__(Step)
+    def _changed(self, **changes: Any) -> Self:
+        fields = {
+            field.name: getattr(self, field.name) for field in attrs.fields(type(self))
+        }
+        step = object.__new__(type(self))
         step.__attrs_init__(**{**fields, **changes})
         return step
 
@@ -203,7 +206,7 @@ class Step(Command[T_co]):
         ]
         shown += [repr(argument) for argument in self.args]
         shown += [f"{key}={value!r}" for key, value in self.kwargs.items()]
-        text = f"Step({', '.join(shown)})"
+        text = f"{type(self).__name__}({', '.join(shown)})"
         if self.declared is not UNDECLARED:
             text += f".returns({getattr(self.declared, '__name__', self.declared)})"
         if self.raised:

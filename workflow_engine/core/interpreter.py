@@ -62,11 +62,7 @@ from workflow_engine.core.requests import (
 )
 from workflow_engine.core.tree import Dropped, Tree
 from workflow_engine.core.waits import Awakeable
-from workflow_engine.errors import (
-    AuthorError,
-    CancelRequested,
-    EngineError,
-)
+from workflow_engine.errors import AuthorError, CancelRequested, EngineError
 
 
 class Interpreter:
@@ -190,7 +186,9 @@ class Interpreter:
         if isinstance(commit, Park):  # it did not park, and recorded nothing
             self._desk.records += commit.drafts
         drafts = commit.drafts if isinstance(commit, Append) else ()
-        moved_by_others = answer.position - self.position > len(drafts)
+        own = len(drafts) + len(answer.performed)
+        moved_by_others = answer.position - self.position > own
+        self._in_flight -= answer.performed
         if self._tried and isinstance(commit, Append) and commit.expect is not None:
             for tried in self._tried:
                 self._desk.failures[id(tried.error)] = (tried.error, tried.name)

@@ -38,6 +38,7 @@ from workflow_engine.core.journal import (
 )
 from workflow_engine.core.outcome import Answer, Returned, Thrown
 from workflow_engine.core.topics import topic_name
+from workflow_engine.core.transaction import Transaction
 from workflow_engine.core.waits import Await, Receive, Send
 from workflow_engine.errors import (
     CancelRequested,
@@ -253,6 +254,7 @@ def _compound(desk: Desk, branch: Branch, command: AllOf[Any] | AnyOf[Any]) -> N
 
 PERFORMERS: dict[type, Performer] = {
     Step: _step,
+    Transaction: _step,
     Chosen: _chosen,
     Await: _await,
     waits.Sleep: _sleep,

@@ -22,7 +22,7 @@ Every method may be called from any thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from workflow_engine.core.collecting import Collecting
 from workflow_engine.core.faults import Examining
@@ -48,6 +48,7 @@ from workflow_engine.core.rows import (
     Missing,
     NewInstance,
     Overdue,
+    Raised,
     Refusal,
     Resolved,
     Sent,
@@ -142,6 +143,24 @@ class Store(Examining, Collecting, Protocol):
 
         With ``expect``, `Moved` unless the position is still that. A recorded outcome
         is progress: attempts, takeovers and last error are reset.
+        """
+
+    def transact(
+        self,
+        lease: Lease,
+        name: str,
+        known: int,
+        work: Callable[[Any], Draft | BaseException],
+        tried: int = 0,
+        isolation: str | None = None,
+    ) -> Appended | Raised | Refusal:
+        """Call ``work`` with a session of the database, and record what it answers in
+        the same transaction; an error that it answers rolls all of it back.
+
+        Everything is rolled back, too, when the lease is not good any more or the name
+        is taken: then the tail is answered, as in `append`. Conflicts with other
+        transactions are `StoreUnavailable`, unless there are too many. ``tried`` says
+        how often it was called in vain before. ``isolation`` is for PostgreSQL.
         """
 
     def park(

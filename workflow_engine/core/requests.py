@@ -44,6 +44,8 @@ class Wait:
 class Perform:
     """Run a step's function; answer `Performed`. ``superseded`` feeds its key.
 
+    A `Transaction` that was recorded is answered by an `Appended` that names it.
+
     ``attempt`` counts from 1 what its retry policy counts.
     """
 
@@ -152,11 +154,15 @@ class NotBegun:
 
 @attrs.frozen
 class Appended:
-    """All entries after the interpreter's last known position, up to ``position``."""
+    """All entries after the interpreter's last known position, up to ``position``.
+
+    ``performed`` is the step among them, if one was recorded with its effects.
+    """
 
     entries: tuple[Entry, ...]
     position: int
     cancel_requested: bool = False
+    performed: frozenset[str] = frozenset()
 
 
 @attrs.frozen

@@ -201,6 +201,13 @@ class Refused:
 
 
 @attrs.frozen
+class Raised:
+    """What was to be done within a transaction raised; all of it was rolled back."""
+
+    error: BaseException
+
+
+@attrs.frozen
 class Fenced:
     """The lease is no longer good; nothing was recorded."""
 

@@ -9,6 +9,7 @@ done.
 
 from __future__ import annotations
 
+import itertools
 import json
 import secrets
 from collections.abc import Callable, Sequence
@@ -34,7 +35,7 @@ from workflow_engine.core.outcome import (
     Suspended,
 )
 from workflow_engine.core.rows import Crashed as CrashRecorded
-from workflow_engine.core.rows import Done, Fenced, Lease, Refused, Timer
+from workflow_engine.core.rows import Done, Fenced, Lease, Raised, Refused, Timer
 from workflow_engine.errors import EngineError, JournalAppendError
 from workflow_engine.runtime.endings import (
     Blocked,
@@ -49,6 +50,7 @@ from workflow_engine.runtime.equipment import Equipment
 from workflow_engine.runtime.lease import HeldLease
 from workflow_engine.runtime.persistence import persist
 from workflow_engine.runtime.registry import Workflow
+from workflow_engine.runtime.transacting import Transacting
 
 BLOCK_PAUSE = 30_000_000
 """Microseconds before a worker looks again at an instance it could not read."""
@@ -87,6 +89,25 @@ class Commits:
             lambda: self._store.append(self._lease, drafts, known, request.expect),
             done=None,
         )
+
+    def transact(self, transacting: Transacting, known: int) -> Came:
+        """Do the work of a `Transaction`, and record it with that."""
+        tries = itertools.count()
+
+        def operation() -> object:
+            answer = self._store.transact(
+                self._lease,
+                transacting.name,
+                known,
+                transacting,
+                next(tries),
+                transacting.isolation,
+            )
+            if isinstance(answer, Raised):
+                return transacting.failed(answer.error)
+            return answer
+
+        return self._commit("transaction", operation, done=None)
 
     def watch(self, known: int) -> Came:
         """Look what others have recorded, and fire timers that are due."""
@@ -208,7 +229,7 @@ class Commits:
         answer, again = self._persist(kind, operation)
         points.reach("after_commit", kind)
         match answer:
-            case requests.Appended() | requests.Moved():
+            case requests.Appended() | requests.Moved() | requests.Performed():
                 return answer
             case Done() if done is not None:
                 return done

@@ -2,13 +2,14 @@
 
 The driver performs what the interpreter asks for and feeds it the answers. It decides
 nothing about the body: what is delivered, recorded or parked, and in which order, is
-the interpreter's business. No transaction is open while a step or an arm runs.
+the interpreter's business. No transaction is open while a step or an arm runs,
+unless the step is a `Transaction`.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from workflow_engine.core import requests
@@ -49,6 +50,7 @@ from workflow_engine.runtime.points import ProcessDied
 from workflow_engine.runtime.registry import Workflow
 from workflow_engine.runtime.starting import check_declarations
 from workflow_engine.runtime.steps import Steps
+from workflow_engine.runtime.transacting import Transacting
 from workflow_engine.telemetry.events import (
     RunEnded,
     RunStarted,
@@ -231,6 +233,10 @@ class Driver:
         )
         if answers:
             return answers
+        transaction = self._steps.take_transaction(self._context)
+        if transaction is not None:
+            came = self._transact(interpreter, transaction)
+            return [came] if isinstance(came, _ANSWERS) else came
         if not self._steps.are_in_flight:  # it was told to stop, and began none
             return self._commits.release()
         return self._land(interpreter)
@@ -250,21 +256,25 @@ class Driver:
         news = came.entries or came.cancel_requested != interpreter.cancel_requested
         return [came] if news else []
 
+    def _transact(self, interpreter: Interpreter, transaction: Transacting) -> Came:
+        came = self._commits.transact(transaction, interpreter.position)
+        if isinstance(came, requests.Appended):
+            entries = [e for e in came.entries if e.name in came.performed]
+            self._recorded(came, entries)
+        return came
+
     # --- performers, one a request type ---
 
-    def _abandon(self, _: Interpreter, request: requests.Abandon) -> None:
-        self._steps.abandon(request.name)
+    def _abandon(
+        self, _: Interpreter, request: requests.Abandon
+    ) -> requests.NotBegun | None:
+        return self._steps.abandon(request.name)
 
     def _append(self, interpreter: Interpreter, request: requests.Append) -> Came:
         known = interpreter.position
         came = self._commits.append(request, known)
         if isinstance(came, requests.Appended):
-            self._learn(came)
-            self._tell_recorded(request.drafts, came.position)
-            policy = self._equipment.options.snapshot_policy
-            if is_due(policy, self._last_own, came.position, ended=False):
-                self._commits.snapshot(self._prefix(came.position))
-            self._last_own = came.position
+            self._recorded(came, request.drafts)
         return came
 
     def _arm(self, interpreter: Interpreter, request: requests.ArmWaits) -> Came:
@@ -344,12 +354,20 @@ class Driver:
         self.moved |= bool(answer.entries)
         self._entries += [e for e in answer.entries if e.live or not e.is_known]
 
-    def _tell_recorded(self, drafts: tuple[Draft, ...], position: int) -> None:
-        for draft in drafts:
-            if draft.kind in STEP_KINDS and draft.name and not _is_ours(draft.name):
-                ok = draft.kind == Kind.STEP_OK
-                event = StepRecorded(*self._names, draft.name, ok, position)
+    def _recorded(
+        self, answer: requests.Appended, recorded: Iterable[Draft | Entry]
+    ) -> None:
+        self._learn(answer)
+        position = answer.position
+        for each in recorded:
+            if each.kind in STEP_KINDS and each.name and not _is_ours(each.name):
+                ok = each.kind == Kind.STEP_OK
+                event = StepRecorded(*self._names, each.name, ok, position)
                 self._equipment.tell(event)
+        policy = self._equipment.options.snapshot_policy
+        if is_due(policy, self._last_own, position, ended=False):
+            self._commits.snapshot(self._prefix(position))
+        self._last_own = position
 
     def _prefix(self, position: int) -> Prefix:
         return Prefix(tuple(self._entries), position, self._superseded)

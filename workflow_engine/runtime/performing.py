@@ -37,23 +37,31 @@ def perform(
         policy: says whether a failure is tried again.
         attempt: which one this is, as the policy counts, from 1.
     """
-    token = CURRENT.set(current)
     try:
-        result = step.function(*step.args, **step.kwargs)
-        if inspect.iscoroutine(result):
-            result = _run_to_its_end(_limited(result, step))
-        if isinstance(result, GeneratorType):
-            raise ForgottenYieldFrom(
-                workflow=context.workflow,
-                where=f"step {step.name!r}",
-                found=result.__name__,
-            )
-        where = f"step {step.name!r}"
-        return Value(context.encode(result, step.result_type, where))
+        return Value(call(step, current, context))
     except (KeyboardInterrupt, ProcessDied):
         raise
     except BaseException as error:  # noqa: BLE001 - whatever it is, the step failed
         return failed(step, error, current, policy, attempt)
+
+
+def call(step: Step[Any], current: CurrentStep, context: Context, *given: Any) -> str:
+    """Call the function, with ``given`` before its own arguments; its encoded result.
+
+    Raises:
+        BaseException: whatever the function raises, or why its result is no good.
+    """
+    token = CURRENT.set(current)
+    try:
+        result = step.function(*given, *step.args, **step.kwargs)
+        if inspect.iscoroutine(result):
+            result = _run_to_its_end(_limited(result, step))
+        where = f"step {step.name!r}"
+        if isinstance(result, GeneratorType):
+            raise ForgottenYieldFrom(
+                workflow=context.workflow, where=where, found=result.__name__
+            )
+        return context.encode(result, step.result_type, where)
     finally:
         CURRENT.reset(token)
 

@@ -14,11 +14,13 @@ from workflow_engine.core.context import Context
 from workflow_engine.core.ids import idempotency_key
 from workflow_engine.core.outcome import Outcome
 from workflow_engine.core.rows import Instance
+from workflow_engine.core.transaction import Transaction
 from workflow_engine.runtime.current import CurrentStep
 from workflow_engine.runtime.equipment import Equipment
 from workflow_engine.runtime.flights import Flight, Flights
 from workflow_engine.runtime.lease import HeldLease
 from workflow_engine.runtime.performing import failed, perform, timed_out
+from workflow_engine.runtime.transacting import Transacting
 from workflow_engine.telemetry.events import StepStarted
 
 GRACE = 5.0
@@ -50,6 +52,7 @@ class Steps:
         self._outcomes: dict[str, Outcome] = {}
         self._asked: set[str] = set()
         self._queue: deque[requests.Perform] = deque()
+        self._transactions: deque[requests.Perform] = deque()
         self._flying: set[str] = set()
 
     @property
@@ -61,6 +64,7 @@ class Steps:
         """Another interpreter takes over; these outcomes are not recorded yet."""
         self._asked.clear()
         self._queue.clear()
+        self._transactions.clear()
         self._outcomes.update(held)
 
     def close(self) -> None:
@@ -79,17 +83,21 @@ class Steps:
     ) -> list[requests.Answer]:
         """Begin steps; the answers that are there already.
 
+        Transactions are left for `take_transaction`: no thread performs one.
+
         Args:
             called_off: begin none, and say so.
             watched: perform none in this thread, which has something to look after.
         """
         answers = self._sort(asked)
         if called_off:
-            answers += [requests.NotBegun(request) for request in self._queue]
+            left = (*self._queue, *self._transactions)
+            answers += [requests.NotBegun(request) for request in left]
+        if called_off or self._stop.is_set():
             self._queue.clear()
-        if self._stop.is_set():
-            self._queue.clear()
-        alone = len(self._queue) == 1 and not (answers or watched or self._flights)
+            self._transactions.clear()
+        busy = watched or bool(self._transactions or self._flights)
+        alone = len(self._queue) == 1 and not (answers or busy)
         if alone and self._queue[0].step.limit is None:
             request = self._queue.popleft()
             return [requests.Performed(request.name, self._call(request, context))]
@@ -107,12 +115,34 @@ class Steps:
                 outcome = self._outcomes.pop(name)
                 answers.append(requests.Performed(name, outcome))
             elif name not in self._flying:  # else an earlier interpreter has begun it
-                self._queue.append(request)
+                is_transaction = isinstance(request.step, Transaction)
+                queue = self._transactions if is_transaction else self._queue
+                queue.append(request)
         return answers
 
-    def abandon(self, name: str) -> None:
-        """Nobody waits for a step any more."""
+    def take_transaction(self, context: Context) -> Transacting | None:
+        """The next transaction to perform, in the run's own thread."""
+        if not self._transactions:
+            return None
+        request = self._transactions.popleft()
+        return Transacting(
+            request,
+            self._current(request, context),
+            context,
+            self._policy(request.step),
+            self._equipment,
+            self._held,
+        )
+
+    def abandon(self, name: str) -> requests.NotBegun | None:
+        """Nobody waits for a step any more; the answer, if it has not been begun."""
+        for queue in (self._queue, self._transactions):
+            for request in queue:
+                if request.name == name:
+                    queue.remove(request)
+                    return requests.NotBegun(request)
         self._flights.cancel(name)
+        return None
 
     def land(self, seconds: float) -> list[requests.Answer]:
         """What has been performed, waiting for the first at most so long.

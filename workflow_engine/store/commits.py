@@ -21,7 +21,7 @@ from workflow_engine.core.rows import Crashed, Done, Lease, Refusal, Timer
 from workflow_engine.store.claims import write_patches
 from workflow_engine.store.family import concerns_others
 from workflow_engine.store.ledger import Locked
-from workflow_engine.store.protocol import Advanced, Commit, check
+from workflow_engine.store.protocol import Advance, Advanced, Commit, check
 from workflow_engine.store.unit_of_work import UnitOfWork
 from workflow_engine.store.waiting import Waiting
 
@@ -38,6 +38,24 @@ class Commits(Waiting):
         if not drafts:
             return self._catch_up(lease, known, expect)
 
+        answer = self._commit(
+            Commit(
+                lease,
+                drafts,
+                known,
+                self._advance(lease),
+                objection=_moved_from(expect),
+                hopeful=expect in (None, known) and not _concerns_others(drafts),
+            )
+        )
+        if not isinstance(answer, Advanced):
+            return answer
+        tail = entries_of(drafts, known) if answer.tail is None else answer.tail
+        return Appended(tail, answer.position, answer.cancel_requested)
+
+    def _advance(self, lease: Lease) -> Advance:
+        """The update of the row that goes with recorded outcomes."""
+
         def advance(
             work: UnitOfWork, position: int, drafts: Sequence[Draft]
         ) -> Advanced | None:
@@ -47,20 +65,7 @@ class Commits(Waiting):
             )
             return None if cancel is None else Advanced(position + len(drafts), cancel)
 
-        answer = self._commit(
-            Commit(
-                lease,
-                drafts,
-                known,
-                advance,
-                objection=_moved_from(expect),
-                hopeful=expect in (None, known) and not _concerns_others(drafts),
-            )
-        )
-        if not isinstance(answer, Advanced):
-            return answer
-        tail = _entries(drafts, known) if answer.tail is None else answer.tail
-        return Appended(tail, answer.position, answer.cancel_requested)
+        return advance
 
     def _catch_up(
         self, lease: Lease, known: int, expect: int | None
@@ -270,7 +275,7 @@ def _moved_from(
     return objection
 
 
-def _entries(drafts: Sequence[Draft], known: int) -> tuple[Entry, ...]:
+def entries_of(drafts: Sequence[Draft], known: int) -> tuple[Entry, ...]:
     """What the journal holds of drafts that were inserted after ``known``."""
     return tuple(
         Entry(

@@ -4,8 +4,8 @@ A unit of work is `Database.write`; a look that sees one moment is `Database.rea
 call is a fresh transaction. Nothing is tried again here, with one exception that cannot
 do harm: a pooled connection that turns out dead at BEGIN is replaced once.
 
-No transaction may be open while a user's code runs, and none is left open: a connection
-goes back to its pool idle.
+No transaction may be open while a user's code runs, but the one that the code is asked
+to write in. None is left open: a connection goes back to its pool idle.
 """
 
 from __future__ import annotations
