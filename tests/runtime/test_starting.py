@@ -245,6 +245,10 @@ def test_a_prefix_is_literal(bench: Bench) -> None:
     assert [row.id for row in engine.list(prefix="a_b%")] == ["a_b%c", "a_b%"]
     assert [row.id for row in engine.list(prefix="a\\")] == ["a\\_b"]
     assert [row.id for row in engine.list(prefix="a_")] == ["a_b%c", "a_b%", "a_c"]
+    assert len(engine.list(prefix=" ")) == 0
+    for prefix in "\0", "a\ud800":
+        with pytest.raises(InvalidName, match="beginning of an id"):
+            engine.list(prefix=prefix)
 
 
 def test_a_listing_chooses_by_status_and_name(bench: Bench) -> None:

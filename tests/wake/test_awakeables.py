@@ -114,7 +114,9 @@ def test_ids_are_random(sqlite_bench: Bench) -> None:
     assert all(len(set(digits)) > 1 for digits in zip(*ids, strict=True))
 
 
-@pytest.mark.parametrize("id", ["", "no such id", "' OR 1=1 --", "0" * 32])
+@pytest.mark.parametrize(
+    "id", ["", "no such id", "' OR 1=1 --", "0" * 32, "\0", "\ud800"], ids=ascii
+)
 def test_an_id_that_nobody_gave_out_is_an_error(bench: Bench, id: str) -> None:
     engine = bench.engine(approval)
     parked(engine, approval)

@@ -20,6 +20,7 @@ from workflow_engine.errors import (
     EntryNotFound,
     IllegalMove,
     InstanceNotFound,
+    InvalidName,
     ResurrectAmbiguous,
 )
 from workflow_engine.runtime.equipment import Equipment
@@ -88,7 +89,10 @@ class Outside:
 
         Raises:
             ValueError: a status that does not exist, or a limit below 1.
+            InvalidName: no id can begin so.
         """
+        if prefix and not prefix.isspace():
+            check_name(prefix, "beginning of an id")
         if limit < 1:
             raise ValueError(f"limit must be 1 or more, not {limit}")
         rows = self._store.list(
@@ -202,6 +206,7 @@ class Outside:
             AwakeableNotFound: no awakeable has this id.
             JournalEncodeError: the value cannot be recorded; nothing was.
         """
+        _check_awakeable_id(awakeable_id)
         equipment = self._equip()
         seen = equipment.awaited.get(awakeable_id)
         declared = infer_type(value) if seen is None else seen.returns
@@ -218,6 +223,7 @@ class Outside:
 
         Returns and raises as `signal` does.
         """
+        _check_awakeable_id(awakeable_id)
         row = self._store.find_awakeable(awakeable_id)
         label = awakeable_id if row is None else row.label
         error = AwakeableRejected(label=label, reason=bounded(str(reason)))
@@ -228,6 +234,7 @@ class Outside:
 
         Returns and raises as `signal` does.
         """
+        _check_awakeable_id(awakeable_id)
         row = self._store.find_awakeable(awakeable_id)
         error = AwakeableCancelled(label=awakeable_id if row is None else row.label)
         return self._settle(awakeable_id, AwakeableStatus.CANCELLED, record_of(error))
@@ -359,6 +366,18 @@ class Outside:
         if row is None:
             raise InstanceNotFound(workflow=key.workflow, id=key.id)
         return row
+
+
+def _check_awakeable_id(id: str) -> None:
+    """See that the database can be asked for an id, which may come from anywhere.
+
+    Raises:
+        AwakeableNotFound: it cannot, so no awakeable has it.
+    """
+    try:
+        check_name(id, "awakeable id")
+    except InvalidName:
+        raise AwakeableNotFound(id=id) from None
 
 
 def _statuses(
