@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from workflow_engine.errors import DeadlineExceeded as DeadlineExceeded
     from workflow_engine.errors import DuplicateStepName as DuplicateStepName
     from workflow_engine.errors import DuplicateWorkflow as DuplicateWorkflow
+    from workflow_engine.errors import EmptyCompound as EmptyCompound
     from workflow_engine.errors import EngineClosed as EngineClosed
     from workflow_engine.errors import EngineError as EngineError
     from workflow_engine.errors import EntryNotFound as EntryNotFound
@@ -159,6 +160,7 @@ _HOMES: dict[str, str] = {
     "Description": "runtime.views",
     "DuplicateStepName": "errors",
     "DuplicateWorkflow": "errors",
+    "EmptyCompound": "errors",
     "Ending": "core.outcome",
     "Engine": "runtime.engine",
     "EngineClosed": "errors",
@@ -276,6 +278,7 @@ __all__ = [
     "Description",
     "DuplicateStepName",
     "DuplicateWorkflow",
+    "EmptyCompound",
     "Ending",
     "Engine",
     "EngineClosed",
