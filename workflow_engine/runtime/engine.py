@@ -72,7 +72,8 @@ class Engine(Collector, Doctor, Messaging):
         options: how runs behave.
         schema: PostgreSQL schema of the tables; ``workflow_engine`` by default.
         clock: for tests; the database's clock by default.
-        observer: called with the events of runs (see `workflow_engine.telemetry`).
+        observer: called with the events of runs (see `workflow_engine.telemetry`), from
+            the threads of their steps too.
         converter: a cattrs Converter with hooks for classes of your own. They count
             for what the engine does not carry anyway, and are looked up at first use.
         points: for tests, named points at which the process can be made to die.
