@@ -12,11 +12,14 @@ import pytest
 import workflow_engine
 
 TOUR = """
+from datetime import UTC, datetime
 from uuid import UUID
 
 from sqlalchemy.orm import Session
 
 from workflow_engine import (
+    AllOf,
+    AnyOf,
     Await,
     Completed,
     ContinueAsNew,
@@ -24,10 +27,15 @@ from workflow_engine import (
     Engine,
     FreshOrdinal,
     Patch,
+    RetryPolicy,
     Step,
     Transaction,
     WorkflowBody,
+    awakeable,
+    map_each,
+    receive,
     restore_seed,
+    spawn_child,
     workflow,
 )
 
@@ -78,6 +86,49 @@ def order(amount: int, note: str = "") -> WorkflowBody[UUID]:
     if amount:
         yield from ContinueAsNew(1)
     return UUID(int=0)
+
+
+def part(text: str) -> WorkflowBody[UUID]:
+    yield Step("part", charge, len(text))
+    return UUID(int=0)
+
+
+@workflow
+def branches() -> WorkflowBody[None]:
+    a, b, c = Step("a", charge, 1), Step("b", fetch, "url"), part("c")
+    d, e = Await("d", returns=int), receive("e", returns=str)
+    reveal_type((yield from AllOf(a)))  # tuple[bytes]
+    reveal_type((yield from AllOf(a, b)))  # tuple[bytes, float]
+    reveal_type((yield from AllOf(a, b, c)))  # tuple[bytes, float, UUID]
+    reveal_type((yield from AllOf(a, b, c, d)))  # tuple[bytes, float, UUID, int]
+    reveal_type((yield from AllOf(a, b, c, d, e)))  # tuple[bytes, float, UUID, int, str]
+    reveal_type((yield from AllOf(a, b, c, d, e, a)))  # tuple[Any, ...]
+    reveal_type((yield from AllOf([a, a], all_errors=True)))  # list[bytes]
+    reveal_type((yield from AllOf(part(text) for text in "xy")))  # list[UUID]
+    reveal_type((yield from AllOf(AllOf(a, b), d)))  # tuple[tuple[bytes, float], int]
+    reveal_type((yield from AnyOf(a)))  # tuple[int, bytes]
+    reveal_type((yield from AnyOf(a, b)))  # tuple[int, bytes | float]
+    reveal_type((yield from AnyOf(a, b, c)))  # tuple[int, bytes | float | UUID]
+    reveal_type((yield from AnyOf([e, e])))  # tuple[int, str]
+    reveal_type((yield from AnyOf(AllOf([a]), d)))  # tuple[int, list[bytes] | int]
+    reveal_type((yield from map_each("m", [1], charge)).values)  # list[bytes]
+    reveal_type((yield from map_each("m", ["u"], fetch)).values)  # list[float]
+    reveal_type((yield from map_each("m", ["u"], part)).succeeded)  # dict[str, UUID]
+    reveal_type((yield from receive("t", returns=int)))  # int
+    reveal_type((yield from receive("t", returns=int).timeout(1)))  # int
+    reveal_type((yield from d.deadline(datetime.now(UTC))))  # int
+    asked = yield from awakeable("w", returns=UUID)
+    reveal_type((yield from asked.timeout(1)))  # UUID
+    child = yield from spawn_child(order, "1", 5)
+    reveal_type((yield from child.timeout(1)))  # UUID
+    reveal_type((yield from a.retry(RetryPolicy(attempts=2))))  # bytes
+    reveal_type((yield from b.timeout(1).retry(RetryPolicy())))  # float
+    yield AllOf(5)  # error
+    yield AnyOf([a, 5])  # error
+    yield from map_each("m", [1], fetch)  # error
+    yield from map_each("m", [1], charge, key=len)  # error
+    yield a.retry(5)  # error
+    yield a.timeout("1")  # error
 
 
 @workflow(name="renamed")
