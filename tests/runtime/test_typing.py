@@ -101,7 +101,8 @@ def branches() -> WorkflowBody[None]:
     reveal_type((yield from AllOf(a, b)))  # tuple[bytes, float]
     reveal_type((yield from AllOf(a, b, c)))  # tuple[bytes, float, UUID]
     reveal_type((yield from AllOf(a, b, c, d)))  # tuple[bytes, float, UUID, int]
-    reveal_type((yield from AllOf(a, b, c, d, e)))  # tuple[bytes, float, UUID, int, str]
+    five = yield from AllOf(a, b, c, d, e)
+    reveal_type(five)  # tuple[bytes, float, UUID, int, str]
     reveal_type((yield from AllOf(a, b, c, d, e, a)))  # tuple[Any, ...]
     reveal_type((yield from AllOf([a, a], all_errors=True)))  # list[bytes]
     reveal_type((yield from AllOf(part(text) for text in "xy")))  # list[UUID]
