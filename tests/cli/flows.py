@@ -12,6 +12,7 @@ from workflow_engine import (
     Await,
     ContinueAsNew,
     Patch,
+    RetryPolicy,
     Step,
     StepFailed,
     WorkflowBody,
@@ -67,6 +68,13 @@ def crash(order: Order) -> WorkflowBody[Decimal]:
     yield Step("reserve", note, "reserve")
     paid = yield from Step("pay", pay, order)
     return paid
+
+
+@workflow
+def retry(order: Order) -> WorkflowBody[Decimal]:
+    """Tries again after an hour while there is a file that says so."""
+    policy = RetryPolicy(initial=3630, maximum=9999, jitter=0)
+    return (yield from Step("pay", pay, order).retry(policy))
 
 
 @workflow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -53,6 +54,13 @@ def test_a_sleep_is_told_with_its_end() -> None:
     assert over.words == "the sleep 'nap', which is over"
     lost = told("sleep:nap", Sources())
     assert lost.words == "the sleep 'nap', for which no timer runs"
+
+
+def test_a_pause_between_attempts_is_told_with_its_end() -> None:
+    sources = Sources(timers=[TimerView("stepretry:pay:1", SOON, BEFORE)])
+    wait = told("stepretry:pay:1", sources)
+    words = f"the next attempt of step 'pay', due {AT_SOON}"
+    assert wait == WaitInWords("stepretry:pay:1", "retry", words, BEFORE, SOON)
 
 
 def test_an_awakeable_is_told_with_the_command_that_signals_it() -> None:
@@ -115,6 +123,20 @@ def test_show_says_how_long_an_instance_sleeps(on: CommandLine) -> None:
     assert (due.tzinfo, wait["kind"], wait["command"]) == (UTC, "sleep", None)
     slept = timedelta(hours=3, seconds=59)
     assert due - datetime.fromisoformat(wait["since"]) == slept
+
+
+def test_what_is_tried_again_is_shown_with_its_attempts(
+    on: CommandLine, place: Path
+) -> None:
+    (place / "declined").touch()
+    on("run", "flows:retry", "1", '{"id": "o", "price": "1"}')
+    assert on.ok("list").endswith("the next attempt of step 'pay'\n")
+    first, second, *_ = on.ok("show", "retry", "1").splitlines()
+    assert re.search(r"waiting until \S+Z \(in 1 hour\) for the next attempt", first)
+    assert re.search(r"the next attempt of step 'pay', due \S+ \(in 1 hour\)", second)
+    _, attempt = on.ok("journal", "retry", "1").splitlines()
+    assert "step_attempt  stepattempt:pay:1" in attempt
+    assert attempt.endswith("ValueError: no money at all; again after 3630 s")
 
 
 def test_show_gives_the_command_that_signals(open_: CommandLine) -> None:

@@ -108,6 +108,12 @@ def test_an_instant_is_told_as_people_say_it(seconds: float, words: str) -> None
             "sleeping until 2030-01-01T00:01:30.000000Z (in 1 minute)",
         ),
         (
+            {"status": Status.SUSPENDED, "waits_on": ("stepretry:a%3Ab:2",)}
+            | {"wake_after": SOON},
+            "waiting until 2030-01-01T00:01:30.000000Z (in 1 minute) for the next "
+            "attempt of step 'a:b'",
+        ),
+        (
             {"status": Status.SUSPENDED, "waits_on": ("awk:ok", "sleep:nap")}
             | {"wake_after": SOON},
             "waiting for the awakeable 'ok' and 1 other since "

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from workflow_engine.cli.report import one_line
+from workflow_engine.core.journal import Kind
 
 if TYPE_CHECKING:
     from workflow_engine.runtime.views import Description, JournalEntry
@@ -107,10 +108,17 @@ def in_a_line(entry: JournalEntry) -> str:
     value = entry.value
     if value is None:
         return ""
+    if entry.kind == Kind.STEP_ATTEMPT and isinstance(value, dict):
+        seconds = value.get("pause", 0) / 1e6
+        return f"{_failure(value.get('failure', {}))}; again after {seconds:g} s"
     if isinstance(value, dict) and "traceback" in value:
-        kind, message = value.get("type", ""), value.get("message", "")
-        return one_line(f"{kind}: {message}" if message else str(kind))
+        return _failure(value)
     return json.dumps(value, ensure_ascii=False)
+
+
+def _failure(record: dict[str, Any]) -> str:
+    kind, message = record.get("type", ""), record.get("message", "")
+    return one_line(f"{kind}: {message}" if message else str(kind))
 
 
 def shorten(text: str, limit: int = 60) -> str:

@@ -14,6 +14,7 @@ from workflow_engine.core.identity import (
     AWAKEABLE_PREFIX,
     CHILD_PREFIX,
     MESSAGE_PREFIX,
+    RETRY_PREFIX,
     SLEEP_PREFIX,
     TIMEOUT_PREFIX,
 )
@@ -56,7 +57,7 @@ class WaitInWords:
 
     Attributes:
         name: as the journal will have it.
-        kind: ``sleep``, ``awakeable``, ``child``, ``message`` or ``await``.
+        kind: ``sleep``, ``retry``, ``awakeable``, ``child``, ``message`` or ``await``.
         words: what it is, as one reads after "waits for".
         ends_by: what the command does, in front of it.
         command: what ends the wait, or leads there; None if only the time does.
@@ -118,7 +119,9 @@ class _Teller:
 
     def _tell(self, name: str) -> WaitInWords:
         if name.startswith(SLEEP_PREFIX):
-            return self._sleep(name)
+            return self._timed(name, "sleep", "until")
+        if name.startswith(RETRY_PREFIX):
+            return self._timed(name, "retry", "due")
         if name.startswith(AWAKEABLE_PREFIX):
             return self._awakeable(name)
         if name.startswith(CHILD_PREFIX):
@@ -128,15 +131,15 @@ class _Teller:
             return self._delivered_by(name, "message", "send", topic)
         return self._delivered_by(name, "await", "resolve", name)
 
-    def _sleep(self, name: str) -> WaitInWords:
+    def _timed(self, name: str, kind: str, until: str) -> WaitInWords:
         words, timer = wait_in_words(name), self._timers.get(name)
         if timer is None:
             over = "which is over" if self._is_woken else "for which no timer runs"
-            return WaitInWords(name, "sleep", f"{words}, {over}")
+            return WaitInWords(name, kind, f"{words}, {over}")
         return WaitInWords(
             name,
-            "sleep",
-            f"{words}, until {dated(timer.due_at, self._now)}",
+            kind,
+            f"{words}, {until} {dated(timer.due_at, self._now)}",
             since=timer.created_at,
             until=timer.due_at,
         )

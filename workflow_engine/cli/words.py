@@ -7,10 +7,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from workflow_engine.cli.output import instant
+from workflow_engine.core.attempts import step_tried
 from workflow_engine.core.identity import (
     AWAKEABLE_PREFIX,
     CHILD_PREFIX,
     MESSAGE_PREFIX,
+    RETRY_PREFIX,
     SLEEP_PREFIX,
 )
 from workflow_engine.core.ids import parted
@@ -98,6 +100,8 @@ def _suspended(found: Description, now: datetime) -> str:
         return "woken, and waiting for a worker"
     if waits and all(name.startswith(SLEEP_PREFIX) for name in waits) and due:
         return f"sleeping until {dated(due, now)}"
+    if waits and all(name.startswith(RETRY_PREFIX) for name in waits) and due:
+        return f"waiting until {dated(due, now)} for {waits_listed(waits)}"
     if waits:
         since = f"waiting for {waits_listed(waits)} since"
         latest = f", at the latest until {dated(due, now)}" if due else ""
@@ -125,6 +129,8 @@ def wait_in_words(name: str) -> str:
         return f"the awakeable {name.removeprefix(AWAKEABLE_PREFIX)!r}"
     if name.startswith(CHILD_PREFIX):
         return f"the child {' '.join(parted(name.removeprefix(CHILD_PREFIX)))}"
+    if name.startswith(RETRY_PREFIX):
+        return f"the next attempt of step {step_tried(name)!r}"
     if name.startswith(MESSAGE_PREFIX):
         return f"a message on {parted(name.removeprefix(MESSAGE_PREFIX))[0]!r}"
     return f"a resolve of {name!r}"
