@@ -10,7 +10,15 @@ import pytest
 from workflow_engine.core.collecting import CollectedBatch, Place
 from workflow_engine.core.lifecycle import Status
 from workflow_engine.core.requests import Appended
-from workflow_engine.core.rows import Claim, Done, Key, Lease, Timer
+from workflow_engine.core.rows import (
+    Claim,
+    Done,
+    Key,
+    Lease,
+    Message,
+    Sent,
+    Timer,
+)
 from workflow_engine.store.database import Database
 from workflow_engine.store.sql_store import SqlStore
 
@@ -542,6 +550,26 @@ def test_a_start_against_a_collection_gets_a_fresh_instance(
         assert row.instance > old.instance
         store.cancel(KEY)
         assert collect_all(store) == 1
+
+
+def test_what_is_collected_under_a_sender_that_may_start_it_is_started_afresh(
+    store: SqlStore, database: Database, other: SqlStore
+) -> None:
+    if database.dialect == "sqlite":
+        return  # one writes at a time: nothing is collected under another's hands
+    old = an_ended(store)
+    message = Message("t", "1", "k", is_keyed=False)
+    with (
+        paused_after_writing(database, r"INSERT INTO \S*wf_instances") as pause,
+        in_thread(partial(store.send, KEY, message, new())) as sent,
+    ):
+        pause.wait_reached()
+        assert collect_all(other) == 1
+        pause.go_on()
+        answer = sent.result()
+    assert isinstance(answer, Sent)
+    assert answer.delivered
+    assert answer.instance.instance > old.instance
 
 
 # --- plans ----------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from workflow_engine.core.rows import (
     Resolved,
     Sent,
 )
-from workflow_engine.errors import EntryNotFound, StoreUnavailable
+from workflow_engine.errors import EntryNotFound
 from workflow_engine.store.cancellation import Cancellation
 from workflow_engine.store.ledger import Locked
 from workflow_engine.store.unit_of_work import UnitOfWork
@@ -104,17 +104,30 @@ class Outside(Cancellation):
     ) -> Sent | Missing:
         """See `Store.send`."""
         with self._write() as work:
-            row = None if new is None else self._instances.insert(work, key, new)
+            row = self._find_or_insert(work, key, new, fits)
             if row is None:
-                row = self._instances.lock(work, key, payloads=new is not None)
-                if row is None and new is not None:
-                    raise StoreUnavailable(problem="the instance was just deleted")
-                if row is None:
-                    return Missing()
-                if fits is not None:
-                    fits(row.instance)
+                return Missing()
             repeated = self._messages.is_noted(work, row.instance.instance, message)
             return Sent(self._post(work, row, message), repeated, row.instance)
+
+    def _find_or_insert(
+        self,
+        work: UnitOfWork,
+        key: Key,
+        new: NewInstance | None,
+        fits: Callable[[Instance], None] | None,
+    ) -> Locked | None:
+        """The row, locked; a new one if ``new`` is given and there is none."""
+        while True:
+            row = None if new is None else self._instances.insert(work, key, new)
+            if row is not None:
+                return row
+            row = self._instances.lock(work, key, payloads=new is not None)
+            if row is not None and fits is not None:
+                fits(row.instance)
+            if row is not None or new is None:
+                return row
+            # It was there, and was collected since.
 
     def force_release(self, key: Key) -> bool | Missing:
         """See `Store.force_release`."""
