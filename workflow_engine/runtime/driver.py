@@ -9,6 +9,7 @@ unless the step is a `Transaction`.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -195,10 +196,14 @@ class Driver:
         return self._workflow(*args, **kwargs)
 
     def _converse(self, interpreter: Interpreter) -> RunEnding | None:
-        todo: list[requests.Request] = []
+        todo: deque[requests.Request] = deque()
         while True:
             self._remember(interpreter.take_handles())
-            todo += interpreter.requests()
+            for request in interpreter.requests():
+                if isinstance(request, requests.Perform):
+                    self._steps.ask(request)
+                else:
+                    todo.append(request)
             came = self._turn(interpreter, todo)
             if not isinstance(came, list):
                 self.moved |= isinstance(came, _FINAL)
@@ -210,23 +215,19 @@ class Driver:
                 return None
 
     def _turn(
-        self, interpreter: Interpreter, todo: list[requests.Request]
+        self, interpreter: Interpreter, todo: deque[requests.Request]
     ) -> RunEnding | list[requests.Answer]:
         """Do what is asked first: commits, then steps; else wait for a step to end.
 
         What is done becomes durable before more is begun.
         """
-        for index, request in enumerate(todo):
-            if not isinstance(request, requests.Perform):
-                del todo[index]
-                came = PERFORMERS[type(request)](self, interpreter, request)
-                if came is None:
-                    return []
-                return [came] if isinstance(came, _ANSWERS) else came
-        asked = [each for each in todo if isinstance(each, requests.Perform)]
-        todo.clear()
+        if todo:
+            request = todo.popleft()
+            came = PERFORMERS[type(request)](self, interpreter, request)
+            if came is None:
+                return []
+            return [came] if isinstance(came, _ANSWERS) else came
         answers = self._steps.perform(
-            asked,
             self._context,
             called_off=interpreter.is_called_off,
             watched=interpreter.waits_outside,

@@ -104,7 +104,7 @@ class Flights:
         landed = [each for flight, each in came if not flight.is_abandoned]
         for flight, _ in came:
             self._begun.pop(flight, None)
-            self._free += not flight.is_abandoned
+            self._free += 1
         return landed + self._overdue()
 
     def _add_thread(self) -> None:
@@ -135,7 +135,7 @@ class Flights:
         now = time.monotonic()
         late = [each for each in self._begun if each.deadline and each.deadline <= now]
         for flight in late:
-            # Its thread is lost to it until it ends; another one takes its place.
+            # Its thread is lost until it ends; another one takes its place.
             del self._begun[flight]
             flight.is_abandoned = True
             flight.current.cancel()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -51,8 +49,9 @@ class Steps:
         self._flights = Flights(equipment.options.steps_in_flight)
         self._outcomes: dict[str, Outcome] = {}
         self._asked: set[str] = set()
-        self._queue: deque[requests.Perform] = deque()
-        self._transactions: deque[requests.Perform] = deque()
+        self._answers: list[requests.Performed] = []
+        self._queue: dict[str, requests.Perform] = {}
+        self._transactions: dict[str, requests.Perform] = {}
         self._flying: set[str] = set()
 
     @property
@@ -65,6 +64,8 @@ class Steps:
         self._asked.clear()
         self._queue.clear()
         self._transactions.clear()
+        self._outcomes.update((each.name, each.outcome) for each in self._answers)
+        self._answers.clear()
         self._outcomes.update(held)
 
     def close(self) -> None:
@@ -73,15 +74,30 @@ class Steps:
 
     # --- beginning ---
 
+    def ask(self, request: requests.Perform) -> None:
+        """Queue a step, unless it is in flight or has been performed."""
+        name = request.name
+        self._asked.add(name)
+        if name in self._outcomes:
+            outcome = self._outcomes.pop(name)
+            self._answers.append(requests.Performed(name, outcome))
+        elif name not in self._flying:  # else an earlier interpreter has begun it
+            is_transaction = isinstance(request.step, Transaction)
+            queue = self._transactions if is_transaction else self._queue
+            queue[name] = request
+
+    def abandon(self, name: str) -> requests.NotBegun | None:
+        """Nobody waits for a step any more; the answer, if it has not been begun."""
+        for queue in (self._queue, self._transactions):
+            if name in queue:
+                return requests.NotBegun(queue.pop(name))
+        self._flights.cancel(name)
+        return None
+
     def perform(
-        self,
-        asked: Sequence[requests.Perform],
-        context: Context,
-        *,
-        called_off: bool,
-        watched: bool,
+        self, context: Context, *, called_off: bool, watched: bool
     ) -> list[requests.Answer]:
-        """Begin steps; the answers that are there already.
+        """Begin steps that are queued; the answers that are there already.
 
         Transactions are left for `take_transaction`: no thread performs one.
 
@@ -89,42 +105,32 @@ class Steps:
             called_off: begin none, and say so.
             watched: perform none in this thread, which has something to look after.
         """
-        answers = self._sort(asked)
+        answers: list[requests.Answer] = [*self._answers]
+        self._answers.clear()
         if called_off:
-            left = (*self._queue, *self._transactions)
+            left = (*self._queue.values(), *self._transactions.values())
             answers += [requests.NotBegun(request) for request in left]
         if called_off or self._stop.is_set():
             self._queue.clear()
             self._transactions.clear()
         busy = watched or bool(self._transactions or self._flights)
         alone = len(self._queue) == 1 and not (answers or busy)
-        if alone and self._queue[0].step.limit is None:
-            request = self._queue.popleft()
+        if alone and self._first.step.limit is None:
+            request = self._queue.pop(self._first.name)
             return [requests.Performed(request.name, self._call(request, context))]
         while self._queue and self._flights.room:
-            self._fly(self._queue.popleft(), context)
+            self._fly(self._queue.pop(self._first.name), context)
         return answers
 
-    def _sort(self, asked: Sequence[requests.Perform]) -> list[requests.Answer]:
-        """Queue what has to be performed; answer what has been."""
-        answers: list[requests.Answer] = []
-        for request in asked:
-            name = request.name
-            self._asked.add(name)
-            if name in self._outcomes:
-                outcome = self._outcomes.pop(name)
-                answers.append(requests.Performed(name, outcome))
-            elif name not in self._flying:  # else an earlier interpreter has begun it
-                is_transaction = isinstance(request.step, Transaction)
-                queue = self._transactions if is_transaction else self._queue
-                queue.append(request)
-        return answers
+    @property
+    def _first(self) -> requests.Perform:
+        return next(iter(self._queue.values()))
 
     def take_transaction(self, context: Context) -> Transacting | None:
         """The next transaction to perform, in the run's own thread."""
         if not self._transactions:
             return None
-        request = self._transactions.popleft()
+        request = self._transactions.pop(next(iter(self._transactions)))
         return Transacting(
             request,
             self._current(request, context),
@@ -133,16 +139,6 @@ class Steps:
             self._equipment,
             self._held,
         )
-
-    def abandon(self, name: str) -> requests.NotBegun | None:
-        """Nobody waits for a step any more; the answer, if it has not been begun."""
-        for queue in (self._queue, self._transactions):
-            for request in queue:
-                if request.name == name:
-                    queue.remove(request)
-                    return requests.NotBegun(request)
-        self._flights.cancel(name)
-        return None
 
     def land(self, seconds: float) -> list[requests.Answer]:
         """What has been performed, waiting for the first at most so long.
