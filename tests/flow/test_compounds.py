@@ -228,7 +228,18 @@ def nested() -> WorkflowBody[list[Any]]:
 def test_a_race_of_all_against_the_time_replays_in_every_order(
     sqlite_bench: Bench, order: tuple[str, ...]
 ) -> None:
-    bench = sqlite_bench
+    race_in(order, sqlite_bench)
+
+
+@pytest.mark.parametrize("order", [("w3", "w1", "time", "w2"), ("w2", "w3", "w1")])
+def test_a_race_of_all_against_the_time_replays_on_each_database(
+    bench: Bench, order: tuple[str, ...]
+) -> None:
+    race_in((*order, "time")[:4], bench)
+
+
+def race_in(order: tuple[str, ...], bench: Bench) -> None:
+    """Let things happen in an order, with a death after each."""
     engine = bench.engine(nested)
     acts: dict[str, Callable[[], object]] = {
         word: lambda word=word: engine.resolve(nested, "1", word, word)  # type: ignore[misc]

@@ -21,6 +21,7 @@ from workflow_engine import (
     StepFailed,
     StepTimeout,
     Suspended,
+    WaitTimeout,
     WorkflowBody,
     current_step,
     receive,
@@ -29,6 +30,7 @@ from workflow_engine import (
 )
 from workflow_engine.runtime.points import Point
 
+from ..core.samples import ALL, same
 from ..runtime.bench import Bench, kinds, steps
 from ..wholeness import check_whole
 
@@ -248,6 +250,59 @@ def test_the_pause_of_a_branch_that_lost_wakes_nobody(bench: Bench) -> None:
     bench.clock.advance(60)
     assert engine.run(racing, "1") == Completed(1)
     assert bench.calls("try") == 1
+
+
+def test_values_keep_their_types_when_an_attempt_failed_before(bench: Bench) -> None:
+    samples = [(type_, value) for type_, values in ALL for value in values]
+    policy = RetryPolicy(initial=0, jitter=0)
+
+    def give(value: Any) -> Any:
+        if current_step().attempt == 1:
+            raise OSError("away")
+        return value
+
+    @workflow
+    def giving() -> WorkflowBody[list[int]]:
+        members = [
+            Step(f"{number}", give, value).returns(type_).retry(policy)
+            for number, (type_, value) in enumerate(samples)
+        ]
+        given = yield from AllOf(members)
+        pairs = enumerate(zip(given, samples, strict=True))
+        return [number for number, (one, (_, other)) in pairs if not same(one, other)]
+
+    engine = bench.engine(giving)
+    assert engine.run(giving, "1") == Completed([])
+    assert kinds(engine, giving, "1").count("step_attempt") == len(samples)
+
+
+def test_a_keyed_message_of_a_step_that_is_tried_again_is_sent_once(
+    bench: Bench,
+) -> None:
+    def announce() -> bool:
+        attempt = current_step().attempt
+        sent = other.send("listening", "1", "word", attempt, key="announced")
+        if attempt == 1:
+            raise OSError("away")
+        return sent
+
+    @workflow
+    def announcing() -> WorkflowBody[bool]:
+        policy = RetryPolicy(initial=0, jitter=0)
+        return (yield from Step("announce", announce).retry(policy))
+
+    @workflow
+    def listening() -> WorkflowBody[list[int]]:
+        first = yield from receive("word", returns=int)
+        try:
+            return [first, (yield from receive("word", returns=int).timeout(0))]
+        except WaitTimeout:
+            return [first]
+
+    other = bench.engine(listening)
+    other.start(listening, "1")
+    assert isinstance(bench.engine(announcing).run(announcing, "1"), Completed)
+    assert other.run(listening, "1") == Completed([1])
 
 
 # --- timeouts of steps ----------------------------------------------------------------

@@ -71,11 +71,22 @@ def rows() -> list[Any]:
 
 @cache
 def functions(path: Path) -> dict[str, Function]:
-    """The functions of a file by name, its classes' methods left out."""
+    """The functions of a file by name, also those of another ``conftest``; its classes'
+    methods left out."""
     if not path.exists():
         return {}
-    body = ast.parse(path.read_text()).body
-    return {node.name: node for node in body if isinstance(node, Function)}
+    found: dict[str, Function] = {}
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, Function):
+            found[node.name] = node
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            *folders, file = (node.module or "").split(".")
+            if file == "conftest":
+                other = path.parents[node.level - 1].joinpath(*folders, "conftest.py")
+                names = {name.name for name in node.names}
+                others = functions(other).items()
+                found |= {name: each for name, each in others if name in names}
+    return found
 
 
 def arguments(function: Function) -> list[str]:
