@@ -256,8 +256,8 @@ class Send(Command[bool]):
         topic: what its `receive` names.
         value: recorded as ``returns`` when that is given, else as what it shows of
             itself.
-        key: a second message with this key changes nothing, in any generation of the
-            receiver.
+        key: a second message with this key, on any topic, changes nothing, in any
+            generation of the receiver.
         name: names the send itself in the sender's journal. Without one it is numbered
             where it stands; give a name to what may be moved in the code.
 

@@ -38,8 +38,8 @@ class Messaging(Outside):
         was cancelled gets it when it is resurrected.
 
         Args:
-            key: sending it again with the same key changes nothing, in any generation.
-                Give one when the call itself may be repeated.
+            key: sending again with the same key, on any topic, changes nothing, in any
+                generation. Give one when the call itself may be repeated.
             returns: the type the value is recorded as, when the value alone does not
                 show it.
 
