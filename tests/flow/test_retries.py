@@ -13,10 +13,13 @@ from workflow_engine import (
     AllOf,
     AnyOf,
     Completed,
+    ContinueAsNew,
     Failed,
+    FaultKind,
     NonRetryable,
     RetryAfter,
     RetryPolicy,
+    Status,
     Step,
     StepFailed,
     StepTimeout,
@@ -25,6 +28,7 @@ from workflow_engine import (
     WorkflowBody,
     current_step,
     receive,
+    restore_seed,
     sleep,
     workflow,
 )
@@ -303,6 +307,60 @@ def test_a_keyed_message_of_a_step_that_is_tried_again_is_sent_once(
     other.start(listening, "1")
     assert isinstance(bench.engine(announcing).run(announcing, "1"), Completed)
     assert other.run(listening, "1") == Completed([1])
+
+
+def test_a_deadline_of_the_instance_beats_a_pause(bench: Bench) -> None:
+    body = trying(Flaky(bench, 9, OSError("away")))
+    engine = bench.engine(body)
+    engine.starting(timeout=15).start(body, "1")
+    worker = engine.worker()
+    for seconds in (10, 5, 10):
+        worker.drain()
+        bench.clock.advance(seconds)
+    assert engine.describe(body, "1").status is Status.FAILED
+    assert "deadline" in (engine.describe(body, "1").reason or "")
+    worker.drain()
+    assert bench.calls("try") == 2
+    check_whole(bench.url)
+
+
+def test_a_new_generation_begins_with_the_first_attempt_and_no_pause(
+    bench: Bench,
+) -> None:
+    flaky = Flaky(bench, 1, OSError("away"))
+
+    @workflow
+    def again() -> WorkflowBody[int]:
+        count = yield from restore_seed(0)
+        yield Step("try", flaky).retry(EVEN)
+        if count < 1:
+            flaky.failures += 2
+            yield ContinueAsNew(count + 1)
+        return count
+
+    engine = bench.engine(again)
+    for _ in range(2):
+        assert engine.run(again, "1") == Suspended(("stepretry:try:1",))
+        bench.clock.advance(10)
+    assert engine.run(again, "1") == Completed(1)
+    assert flaky.attempts == [1, 2, 1, 2]
+    assert kinds(engine, again, "1", 1).count("wake") == 1
+    check_whole(bench.url)
+
+
+def test_a_pause_whose_timer_is_gone_is_found_and_mended(bench: Bench) -> None:
+    body = trying(Flaky(bench, 1, OSError("away")))
+    engine = bench.engine(body)
+    engine.run(body, "1")
+    bench.execute("DELETE FROM wf_timers")
+    bench.execute("UPDATE wf_instances SET wake_after = NULL, runnable_at = NULL")
+    (finding,) = engine.doctor()
+    assert finding.kind is FaultKind.TIMER_MISSING
+    engine.repair(finding)
+    assert engine.worker().run_once().still_suspended == 1
+    bench.clock.advance(10)
+    assert engine.worker().drain().completed == 1
+    check_whole(bench.url)
 
 
 # --- timeouts of steps ----------------------------------------------------------------

@@ -11,7 +11,7 @@ from sqlalchemy import Row
 
 from workflow_engine.core.failure import Reason
 from workflow_engine.core.faults import Examined, Fact, Fault, FaultKind
-from workflow_engine.core.identity import SLEEP_PREFIX
+from workflow_engine.core.identity import RETRY_PREFIX, SLEEP_PREFIX
 from workflow_engine.core.lifecycle import LIVE, Status
 from workflow_engine.core.rows import Key
 from workflow_engine.store.findings import Findings
@@ -154,6 +154,6 @@ def _fault(kind: FaultKind, row: Row[Any]) -> Fault:
     if kind is FaultKind.UNWAKEABLE:
         waits = json.loads(row.waits_on)
         facts = {"waits": ", ".join(waits)}
-        if any(name.startswith(SLEEP_PREFIX) for name in waits):
+        if any(name.startswith((SLEEP_PREFIX, RETRY_PREFIX)) for name in waits):
             kind = FaultKind.TIMER_MISSING
     return Fault(kind, row.workflow_name, row.workflow_id, facts)

@@ -32,7 +32,12 @@ from sqlalchemy import (
     union_all,
 )
 
-from workflow_engine.core.identity import AWAKEABLE_PREFIX, CHILD_PREFIX, SLEEP_PREFIX
+from workflow_engine.core.identity import (
+    AWAKEABLE_PREFIX,
+    CHILD_PREFIX,
+    RETRY_PREFIX,
+    SLEEP_PREFIX,
+)
 from workflow_engine.core.lifecycle import ENDED, Status
 from workflow_engine.core.rows import AwakeableStatus
 from workflow_engine.store.ledger import Ledger
@@ -43,7 +48,7 @@ _LIVE = text("live")
 _TOLERANCE = 1_000_000
 """A second: what another session has just committed may lie ahead of our time."""
 
-_SOURCED = (SLEEP_PREFIX, AWAKEABLE_PREFIX, CHILD_PREFIX)
+_SOURCED = (SLEEP_PREFIX, RETRY_PREFIX, AWAKEABLE_PREFIX, CHILD_PREFIX)
 """Names of waits that a row of another table answers. Anybody may answer others."""
 
 
