@@ -67,6 +67,13 @@ class Listening(Protocol):
 class Store(Examining, Collecting, Protocol):
     """The store of one database (and, on PostgreSQL, one schema)."""
 
+    def joined(self, session: Any) -> Store:
+        """This store, doing all it does in the open transaction of a caller's session:
+        nobody sees anything before the caller commits.
+
+        Its methods raise `StoreRefused`, too, when the session is of no use for that.
+        """
+
     # --- starting and owning ---
 
     def start(self, key: Key, new: NewInstance) -> tuple[Instance, bool]:

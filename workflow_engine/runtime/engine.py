@@ -49,6 +49,7 @@ from workflow_engine.telemetry.events import Observer
 if TYPE_CHECKING:
     from cattrs import Converter
 
+    from workflow_engine.store.callers import CallersSession
     from workflow_engine.store.database import Source
 
 P = ParamSpec("P")
@@ -266,6 +267,7 @@ class Engine(Collector, Doctor, Messaging):
         on_conflict: OnConflict = "attach",
         timeout: timedelta | float | None = None,
         deadline: datetime | None = None,
+        session: CallersSession | None = None,
     ) -> Starting:
         """Options of a start, which cannot clash with a body's keywords.
 
@@ -279,12 +281,17 @@ class Engine(Collector, Doctor, Messaging):
             timeout: how long after its start it fails, if it has not ended; a timedelta
                 or seconds, by the database's clock.
             deadline: the same as an instant, an aware datetime.
+            session: an SQLAlchemy session on this engine's database. The start is part
+                of its transaction: nobody sees the instance before you commit, and a
+                rollback takes it back.
 
         Raises:
             ValueError: another ``on_conflict``, or both a timeout and a deadline.
             InvalidDuration: a duration or an instant that is none.
         """
-        return Starting(self._equip, tags, delay, on_conflict, timeout, deadline)
+        return Starting(
+            self._equip, tags, delay, on_conflict, timeout, deadline, session
+        )
 
     def handle(self, workflow: Named, id: str) -> Handle[Any]:
         """A handle of an instance, which need not exist yet nor be known here."""

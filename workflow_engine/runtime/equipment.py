@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -15,6 +15,9 @@ from workflow_engine.runtime.options import RunOptions
 from workflow_engine.runtime.points import Points
 from workflow_engine.runtime.registry import Registry
 from workflow_engine.telemetry.events import Event, Observer
+
+if TYPE_CHECKING:
+    from workflow_engine.store.callers import CallersSession
 
 
 def _log() -> logging.Logger:
@@ -64,6 +67,10 @@ class Equipment:
     awaited: AwaitedTypes = attrs.field(factory=AwaitedTypes)
     observer: Observer | None = None
     log: logging.Logger = attrs.field(factory=_log)
+
+    def within(self, session: CallersSession | None) -> Store:
+        """The store, within the transaction of a caller's session if there is one."""
+        return self.store if session is None else self.store.joined(session)
 
     def tell(self, event: Event) -> None:
         """Call the observer; what it raises is logged and changes nothing."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from workflow_engine.core.commands import UNDECLARED
 from workflow_engine.core.identity import check_name
@@ -14,6 +14,9 @@ from workflow_engine.runtime.handle import Handle
 from workflow_engine.runtime.outside import Named, Outside, key_of
 from workflow_engine.runtime.registry import Workflow
 from workflow_engine.runtime.starting import place_order, refuse_conflict
+
+if TYPE_CHECKING:
+    from workflow_engine.store.callers import CallersSession
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,6 +34,7 @@ class Messaging(Outside):
         key: str | None = None,
         *,
         returns: Any = UNDECLARED,
+        session: CallersSession | None = None,
     ) -> bool:
         """Send a message, which one `receive` on its topic will take.
 
@@ -42,6 +46,8 @@ class Messaging(Outside):
                 generation. Give one when the call itself may be repeated.
             returns: the type the value is recorded as, when the value alone does not
                 show it.
+            session: send it in the transaction of this SQLAlchemy session, when and if
+                you commit that. See `Engine.starting`.
 
         Returns:
             Whether this call sent it. False: the instance has completed, or has been
@@ -54,7 +60,7 @@ class Messaging(Outside):
         """
         to = key_of(workflow, id)
         message = self._message(to, topic, value, key, returns)
-        answer = self._store.send(to, message)
+        answer = self._equip().within(session).send(to, message)
         if isinstance(answer, Missing):
             raise InstanceNotFound(workflow=to.workflow, id=to.id)
         return answer.delivered

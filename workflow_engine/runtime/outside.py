@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from workflow_engine.core.commands import UNDECLARED
 from workflow_engine.core.context import Context
@@ -33,6 +33,9 @@ from workflow_engine.runtime.views import (
     Page,
     TimerView,
 )
+
+if TYPE_CHECKING:
+    from workflow_engine.store.callers import CallersSession
 
 Named = Workflow[..., Any] | str
 """A workflow, or its name."""
@@ -191,12 +194,22 @@ class Outside:
             raise InstanceNotFound(workflow=key.workflow, id=key.id)
         return answer.delivered
 
-    def signal(self, awakeable_id: str, value: object) -> bool:
+    def signal(
+        self,
+        awakeable_id: str,
+        value: object,
+        *,
+        session: CallersSession | None = None,
+    ) -> bool:
         """Complete an awakeable with a value.
 
         The first signal, rejection or cancellation wins. The value is checked against
         the declared type where this process has seen the workflow wait for it; else it
         is recorded as what it shows of itself.
+
+        Args:
+            session: signal in the transaction of this SQLAlchemy session, when and if
+                you commit that. See `Engine.starting`.
 
         Returns:
             Whether this call completed it. False: it was settled before, its workflow
@@ -214,7 +227,8 @@ class Outside:
         workflow = "?" if seen is None else seen.workflow
         context = Context(workflow, "?", 0, equipment.codec)
         payload = context.encode(value, declared, f"the value for awakeable {label}")
-        return self._settle(awakeable_id, AwakeableStatus.RESOLVED, payload)
+        store = equipment.within(session)
+        return _settle(store, awakeable_id, AwakeableStatus.RESOLVED, payload)
 
     def reject(self, awakeable_id: str, reason: str) -> bool:
         """Complete an awakeable with a refusal: the wait raises `AwakeableRejected`.
@@ -227,7 +241,8 @@ class Outside:
         row = self._store.find_awakeable(awakeable_id)
         label = awakeable_id if row is None else row.label
         error = AwakeableRejected(label=label, reason=bounded(str(reason)))
-        return self._settle(awakeable_id, AwakeableStatus.REJECTED, record_of(error))
+        status = AwakeableStatus.REJECTED
+        return _settle(self._store, awakeable_id, status, record_of(error))
 
     def cancel_awakeable(self, awakeable_id: str) -> bool:
         """Withdraw an awakeable: the wait raises `AwakeableCancelled`.
@@ -237,13 +252,8 @@ class Outside:
         _check_awakeable_id(awakeable_id)
         row = self._store.find_awakeable(awakeable_id)
         error = AwakeableCancelled(label=awakeable_id if row is None else row.label)
-        return self._settle(awakeable_id, AwakeableStatus.CANCELLED, record_of(error))
-
-    def _settle(self, id: str, status: AwakeableStatus, payload: str) -> bool:
-        answer = self._store.settle(id, status, payload)
-        if isinstance(answer, Missing):
-            raise AwakeableNotFound(id=id)
-        return answer
+        status = AwakeableStatus.CANCELLED
+        return _settle(self._store, awakeable_id, status, record_of(error))
 
     def cancel(
         self,
@@ -387,6 +397,13 @@ def _statuses(
         return None
     several = [status] if isinstance(status, str) else status
     return frozenset(Status(one) for one in several)
+
+
+def _settle(store: Store, id: str, status: AwakeableStatus, payload: str) -> bool:
+    answer = store.settle(id, status, payload)
+    if isinstance(answer, Missing):
+        raise AwakeableNotFound(id=id)
+    return answer
 
 
 def _illegal(row: Instance, problem: str) -> IllegalMove:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Literal, ParamSpec, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, get_args, overload
 
 import attrs
 
@@ -25,6 +25,9 @@ from workflow_engine.runtime.equipment import Equipment
 from workflow_engine.runtime.handle import Handle
 from workflow_engine.runtime.outside import key_of
 from workflow_engine.runtime.registry import Workflow
+
+if TYPE_CHECKING:
+    from workflow_engine.store.callers import CallersSession
 
 OnConflict = Literal["attach", "reject", "restart"]
 """What a start does when the instance exists."""
@@ -141,6 +144,7 @@ class Starting:
         on_conflict: OnConflict = "attach",
         timeout: timedelta | float | None = None,
         deadline: datetime | None = None,
+        session: CallersSession | None = None,
     ) -> None:
         if on_conflict not in get_args(OnConflict):
             known = ", ".join(get_args(OnConflict))
@@ -150,6 +154,7 @@ class Starting:
         self._timeout = None if timeout is None else microseconds(timeout, "timeout")
         self._deadline = None if deadline is None else instant(deadline, "deadline")
         self._equip = equip
+        self._session = session
         self._on_conflict = on_conflict
         self._tags = check_tags(tags or {})
         self._delay = microseconds(delay, "delay")
@@ -197,7 +202,7 @@ class Starting:
             deadline=self._deadline,
         )
         if order.new is None:
-            self._attach(equipment.store, order)
+            self._attach(equipment.within(self._session), order)
         else:
             self._begin(equipment, order, order.new)
         return Handle(equipment, order.key, order.workflow)
@@ -214,7 +219,8 @@ class Starting:
             raise _exists(order.key, instance)
 
     def _begin(self, equipment: Equipment, order: Order, new: NewInstance) -> None:
-        store, restarts = equipment.store, self._on_conflict == "restart"
+        store = equipment.within(self._session)
+        restarts = self._on_conflict == "restart"
         begin = store.restart if restarts else store.start
         instance, created = begin(order.key, new)
         if created:

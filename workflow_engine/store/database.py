@@ -14,7 +14,7 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Engine
@@ -173,6 +173,10 @@ class Database:
             self._closed = "it was closed before"
             if self.owned:
                 self.engine.dispose()
+
+    def when_committed(self, tell: Callable[[], None]) -> None:
+        """Call ``tell`` after a unit of work. Each commits when it ends, so it has."""
+        tell()
 
     def __enter__(self) -> Database:
         return self

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
+from typing import TYPE_CHECKING, Self
 
 from workflow_engine.store.awakeables import Awakeables
 from workflow_engine.store.children import Children
@@ -24,6 +26,9 @@ from workflow_engine.store.progress import Progress
 from workflow_engine.store.snapshots import Snapshots
 from workflow_engine.store.timers import Timers
 from workflow_engine.store.unit_of_work import UnitOfWork
+
+if TYPE_CHECKING:
+    from workflow_engine.store.callers import CallersSession, CallersTransaction
 
 
 def of_the_database() -> None:
@@ -44,6 +49,7 @@ class Room:
     ) -> None:
         self.hints = Hints(database)
         self._database = database
+        self._place: Database | CallersTransaction = database
         self._instant = instant
         tables, dialect = database.tables, database.dialect
         ledger = Ledger(tables, dialect)
@@ -58,10 +64,19 @@ class Room:
         self._children = Children(tables, dialect)
         self._messages = Messages(tables, dialect)
 
+    def joined(self, session: CallersSession) -> Self:
+        """See `Store.joined`."""
+        # Not imported by those who have no session: it loads the ORM.
+        from workflow_engine.store.callers import CallersTransaction
+
+        joined = copy(self)
+        joined._place = CallersTransaction(self._database, session)
+        return joined
+
     @contextmanager
     def _write(self, first: frozenset[int] = frozenset()) -> Iterator[UnitOfWork]:
         """A transaction that writes, with the rows of ``first`` locked in order."""
-        with self._database.write() as connection:
+        with self._place.write() as connection:
             work = UnitOfWork(connection, Now(self._instant()), first)
             for instance in sorted(first):
                 self._instances.lock_by_id(work, instance)
@@ -69,9 +84,9 @@ class Room:
             if work.woke:
                 self.hints.within(connection)
         if work.woke:
-            self.hints.after()
+            self._place.when_committed(self.hints.after)
 
     @contextmanager
     def _read(self) -> Iterator[UnitOfWork]:
-        with self._database.read() as connection:
+        with self._place.read() as connection:
             yield UnitOfWork(connection, Now(self._instant()))

@@ -24,7 +24,7 @@ from workflow_engine.store.journal import NameTaken
 from workflow_engine.store.ledger import Locked
 from workflow_engine.store.protocol import Advanced, Commit
 from workflow_engine.store.trouble import diagnose
-from workflow_engine.store.unit_of_work import UnitOfWork
+from workflow_engine.store.unit_of_work import UNIT_OF_WORK, UnitOfWork
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 MOST_CONFLICTS = 10
 """How often work that lost against other transactions is done, before that counts as
 its failure: it may be in its own way."""
-
-UNIT_OF_WORK = "workflow_engine.unit_of_work"
-"""The key in ``Session.info`` under which a session of ours has its unit of work."""
 
 _NO_TRANSACTION = 0  # PQTRANS_IDLE of libpq
 

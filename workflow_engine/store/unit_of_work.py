@@ -15,6 +15,9 @@ from sqlalchemy import Connection, CursorResult, Executable
 
 from workflow_engine.store.now import Now
 
+UNIT_OF_WORK = "workflow_engine.unit_of_work"
+"""The key in ``Session.info`` of the unit of work that a session is within."""
+
 
 @attrs.define
 class UnitOfWork:
