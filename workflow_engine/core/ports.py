@@ -167,7 +167,7 @@ class Store(Examining, Collecting, Protocol):
         Everything is rolled back, too, when the lease is not good any more or the name
         is taken: then the tail is answered, as in `append`. Conflicts with other
         transactions are `StoreUnavailable`, unless there are too many. ``tried`` says
-        how often it was called in vain before. ``isolation`` is for PostgreSQL.
+        how often ``work`` was called in vain before. ``isolation`` is for PostgreSQL.
         """
 
     def park(

@@ -9,7 +9,6 @@ done.
 
 from __future__ import annotations
 
-import itertools
 import json
 import secrets
 from collections.abc import Callable, Sequence
@@ -92,7 +91,6 @@ class Commits:
 
     def transact(self, transacting: Transacting, known: int) -> Came:
         """Do the work of a `Transaction`, and record it with that."""
-        tries = itertools.count()
 
         def operation() -> object:
             answer = self._store.transact(
@@ -100,7 +98,7 @@ class Commits:
                 transacting.name,
                 known,
                 transacting,
-                next(tries),
+                transacting.calls,
                 transacting.isolation,
             )
             if isinstance(answer, Raised):

@@ -37,6 +37,7 @@ from workflow_engine.runtime.points import NOWHERE, Points
 from workflow_engine.runtime.registry import Registry, Workflow
 from workflow_engine.runtime.resume import Worker
 from workflow_engine.runtime.retention import Keeping, rules_of
+from workflow_engine.runtime.signalling import Signalling
 from workflow_engine.runtime.starting import (
     OnConflict,
     Starting,
@@ -60,7 +61,7 @@ URL_VARIABLE = "WORKFLOW_ENGINE_URL"
 SCHEMA_VARIABLE = "WORKFLOW_ENGINE_SCHEMA"
 
 
-class Engine(Collector, Doctor, Messaging):
+class Engine(Collector, Doctor, Messaging, Signalling):
     """Runs workflows on a database. A context manager; safe to share between threads.
 
     A fresh SQLite file is created and an older one upgraded. PostgreSQL is only

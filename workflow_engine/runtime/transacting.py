@@ -19,9 +19,13 @@ from workflow_engine.runtime.points import ProcessDied
 from workflow_engine.telemetry.events import StepStarted
 
 
-@attrs.frozen
+@attrs.define(eq=False)
 class Transacting:
-    """One `Transaction` to perform; called once for each try."""
+    """One `Transaction` to perform; called once for each try.
+
+    Attributes:
+        calls: how often it has been.
+    """
 
     request: requests.Perform
     current: CurrentStep
@@ -29,6 +33,7 @@ class Transacting:
     policy: RetryPolicy | None
     equipment: Equipment
     held: HeldLease
+    calls: int = 0
 
     @property
     def name(self) -> str:
@@ -47,6 +52,7 @@ class Transacting:
         Raises:
             LeaseLost: before the function is called.
         """
+        self.calls += 1
         equipment, current = self.equipment, self.current
         equipment.heartbeat.check(self.held)
         equipment.points.reach("before_step", self.name)

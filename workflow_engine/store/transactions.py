@@ -156,11 +156,11 @@ def _session(unit: UnitOfWork) -> Session:
 def _is_passing(error: BaseException, tried: int) -> bool:
     """Whether doing all of it again may help."""
     if isinstance(error, StoreUnavailable):
-        return tried < MOST_CONFLICTS
+        return tried + 1 < MOST_CONFLICTS
     trouble = diagnose(error)
     if trouble is None or trouble.refused:
         return False
-    return trouble.lost or tried < MOST_CONFLICTS
+    return trouble.lost or tried + 1 < MOST_CONFLICTS
 
 
 def _is_open(connection: Connection) -> bool:
