@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from .conftest import CommandLine
 
 ORDER = '{"id": "o-1", "price": "2.50"}'
@@ -68,6 +70,21 @@ def test_a_workflow_that_waits_exits_with_3_and_says_what_for(on: CommandLine) -
         "suspended waiting for answer",
     ]
     assert "workflow-engine resolve approve 'my 1' answer VALUE" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "command"),
+    [
+        ("listen", "send listen 1 word VALUE"),
+        ("snooze", "show snooze 1"),
+        ("expense", "show expense 1"),
+    ],
+)
+def test_a_command_is_told_that_goes_on_with_what_waits(
+    on: CommandLine, target: str, command: str
+) -> None:
+    told = on("run", f"flows:{target}", "1").stderr.splitlines()
+    assert [line.strip() for line in told] == [f"workflow-engine {command}"]
 
 
 def test_a_cancelled_instance_exits_with_4(on: CommandLine) -> None:

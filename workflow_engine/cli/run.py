@@ -19,6 +19,7 @@ from workflow_engine.cli.options import (
 from workflow_engine.cli.output import print_json, quiet_output
 from workflow_engine.cli.progress import WIDTH, watch
 from workflow_engine.cli.targets import load_target
+from workflow_engine.cli.words import delivery
 
 if TYPE_CHECKING:
     from workflow_engine.core.outcome import Ending
@@ -130,9 +131,10 @@ def _print_ending(document: dict[str, Any], where: Where) -> None:
                 rest = f"{rest[:LONGEST_RESULT]}… (--json shows all of it)"
         case "suspended":
             rest = f"waiting for {', '.join(document['on'])}"
-            advice = [
-                where.command("resolve", *name, on, "VALUE") for on in document["on"]
-            ]
+            told = [delivery(where, *name, on) for on in document["on"]]
+            advice = [command for command in told if command is not None]
+            if None in told:
+                advice.append(where.command("show", *name))
         case "failed":
             rest = report.one_line(document["reason"])
             advice = [where.command("resurrect", *name)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from workflow_engine.cli.output import instant
-from workflow_engine.cli.words import dated, wait_in_words
+from workflow_engine.cli.words import dated, delivery, wait_in_words
 from workflow_engine.core.identity import (
     AWAKEABLE_PREFIX,
     CHILD_PREFIX,
@@ -18,7 +18,6 @@ from workflow_engine.core.identity import (
     SLEEP_PREFIX,
     TIMEOUT_PREFIX,
 )
-from workflow_engine.core.ids import parted
 from workflow_engine.core.topics import wait_timed_by
 
 if TYPE_CHECKING:
@@ -127,9 +126,8 @@ class _Teller:
         if name.startswith(CHILD_PREFIX):
             return self._child(name)
         if name.startswith(MESSAGE_PREFIX):
-            topic = parted(name.removeprefix(MESSAGE_PREFIX))[0]
-            return self._delivered_by(name, "message", "send", topic)
-        return self._delivered_by(name, "await", "resolve", name)
+            return self._delivered(name, "message")
+        return self._delivered(name, "await")
 
     def _timed(self, name: str, kind: str, until: str) -> WaitInWords:
         words, timer = wait_in_words(name), self._timers.get(name)
@@ -175,9 +173,7 @@ class _Teller:
             command=self._where.command("show", child.workflow, child.id),
         )
 
-    def _delivered_by(
-        self, name: str, kind: str, command: str, subject: str
-    ) -> WaitInWords:
+    def _delivered(self, name: str, kind: str) -> WaitInWords:
         found = self._found
         if self._is_woken:
             return WaitInWords(name, kind, wait_in_words(name))
@@ -187,9 +183,7 @@ class _Teller:
             wait_in_words(name),
             since=found.updated_at,
             ends_by="deliver it with",
-            command=self._where.command(
-                command, found.workflow, found.id, subject, "VALUE"
-            ),
+            command=delivery(self._where, found.workflow, found.id, name),
         )
 
     @property

@@ -12,6 +12,7 @@ from workflow_engine.core.identity import (
     AWAKEABLE_PREFIX,
     CHILD_PREFIX,
     MESSAGE_PREFIX,
+    RESERVED_PREFIXES,
     RETRY_PREFIX,
     SLEEP_PREFIX,
 )
@@ -134,6 +135,19 @@ def wait_in_words(name: str) -> str:
     if name.startswith(MESSAGE_PREFIX):
         return f"a message on {parted(name.removeprefix(MESSAGE_PREFIX))[0]!r}"
     return f"a resolve of {name!r}"
+
+
+def delivery(where: Where, workflow: str, id: str, name: str) -> str | None:
+    """The command that delivers what a name waits for.
+
+    None where it takes more than the name, or only time; `show` knows.
+    """
+    if name.startswith(MESSAGE_PREFIX):
+        topic = parted(name.removeprefix(MESSAGE_PREFIX))[0]
+        return where.command("send", workflow, id, topic, "VALUE")
+    if name.startswith(RESERVED_PREFIXES):
+        return None
+    return where.command("resolve", workflow, id, name, "VALUE")
 
 
 def advice(found: Description, where: Where) -> list[tuple[str, str]]:
