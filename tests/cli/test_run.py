@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+from workflow_engine.cli.progress import LiveDisplay
 
 import pytest
 
@@ -181,3 +184,14 @@ def test_an_instance_with_patches_is_only_run_by_code_that_knows_them(
     assert "the patches a, which are neither" in on.refused("run", "flows:crash", "1")
     (place / "declined").unlink()
     on.ok("run", "flows:crash", "1", "--retired-patch", "a")
+
+
+def test_a_step_that_is_tried_again_is_shown_once() -> None:
+    progress = LiveDisplay()
+    with progress.shown() as shown:
+        display: Any = shown
+        for step in ("pay", "pack", "pay"):
+            progress.begin(step)
+        assert [task.description for task in display.tasks] == ["pack", "pay"]
+        progress.end(None)
+        assert display.tasks == []

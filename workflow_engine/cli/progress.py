@@ -118,7 +118,8 @@ class LiveDisplay(Progress):
         self._display.console.print(line, soft_wrap=True)
 
     def begin(self, step: str) -> None:
-        """Add the step to the running ones."""
+        """Add the step to the running ones; an earlier attempt of it runs no more."""
+        self.end(step)
         self._tasks[step] = self._display.add_task(one_line(step), total=None)
 
     def end(self, step: str | None) -> None:
