@@ -105,8 +105,8 @@ class Transaction(Step[T_co]):
             TypeError: always.
         """
         raise TypeError(
-            f"transaction {self.name!r}: a transaction takes no timeout; set the "
-            "database's statement_timeout within it"
+            f"transaction {self.name!r}: a transaction takes no timeout; on PostgreSQL "
+            "SET LOCAL statement_timeout within it"
         )
 
     def __repr__(self) -> str:
