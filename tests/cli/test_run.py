@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from workflow_engine.cli.progress import LiveDisplay
-
 import pytest
+
+from workflow_engine.cli.progress import LiveDisplay
 
 from .conftest import CommandLine
 
