@@ -6,6 +6,7 @@ only where a test is about what it holds.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections import Counter
@@ -22,6 +23,7 @@ from sqlalchemy import event
 from workflow_engine import Engine, RunOptions, Workflow
 from workflow_engine.runtime.clock import Clock
 from workflow_engine.runtime.points import NOWHERE, Point, Points
+from workflow_engine.store.connect import ConnectOptions, make_engine, parse
 from workflow_engine.testing import Crashes, ProcessDied, TestClock
 
 LEASE = 61
@@ -61,7 +63,7 @@ class Bench:
     ) -> Engine:
         """Another engine on the database, as another process would make it."""
         engine = Engine(
-            url or self.url,
+            url or POOLS.get(self.url) or self.url,
             workflows=workflows,
             options=RunOptions(**options),
             clock=clock or self.clock,
@@ -116,15 +118,12 @@ class Bench:
 
         Rows come back as tuples, if there are any.
         """
-        engine = sqlalchemy.create_engine(_with_driver(self.url))
+        engine = engine_of(self.url)
         if engine.dialect.name == "postgresql":
             statement = re.sub(r"\bwf_", "workflow_engine.wf_", statement)
-        try:
-            with engine.begin() as connection:
-                rows = connection.execute(sqlalchemy.text(statement), parameters)
-                return [tuple(row) for row in rows] if rows.returns_rows else []
-        finally:
-            engine.dispose()
+        with engine.begin() as connection:
+            rows = connection.execute(sqlalchemy.text(statement), parameters)
+            return [tuple(row) for row in rows] if rows.returns_rows else []
 
     def overwrite(self, step: str, payload: Any) -> None:
         """Change what the journal holds for a step."""
@@ -207,5 +206,21 @@ def watched() -> Iterator[Statements]:
         event.remove(sqlalchemy.Engine, "commit", count)
 
 
-def _with_driver(url: str) -> str:
-    return re.sub(r"^postgres(ql)?:", "postgresql+psycopg:", url)
+POOLS: dict[str, sqlalchemy.Engine] = {}
+"""What engines are made on, by the URL of a database that many tests share. An engine
+of its own would compile all statements anew, which takes longer than most tests."""
+
+
+@contextmanager
+def pooled(url: str) -> Iterator[str]:
+    """Have engines on a database share their connections, and what they compiled."""
+    POOLS[url] = make_engine(parse(url), ConnectOptions())
+    yield url
+    POOLS.pop(url).dispose()
+
+
+@functools.lru_cache(maxsize=4)
+def engine_of(url: str) -> sqlalchemy.Engine:
+    """An engine of the tests' own, which keeps no connection open."""
+    driver = re.sub(r"^postgres(ql)?:", "postgresql+psycopg:", url)
+    return sqlalchemy.create_engine(driver, poolclass=sqlalchemy.NullPool)

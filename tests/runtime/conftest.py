@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy
 
 from workflow_engine import Engine
 from workflow_engine.testing import TestClock
 
 from .. import postgres
-from .bench import Bench
+from .bench import Bench, engine_of, pooled
 
 TABLES = (
     "instances",
@@ -66,14 +67,15 @@ def sqlite_url(upgraded_file: Path, tmp_path: Path) -> str:
 @pytest.fixture(scope="session")
 def shared_postgres_url(postgres_server: postgres.Server) -> Iterator[str]:
     """A database for all of these tests."""
-    with postgres_server.database(postgres.TEMPLATE) as url:
+    with postgres_server.database(postgres.TEMPLATE) as url, pooled(url):
         yield url
 
 
 @pytest.fixture
 def postgres_url(shared_postgres_url: str) -> str:
     """The database, empty."""
-    with Bench.on(shared_postgres_url, TestClock()) as bench:
+    with engine_of(shared_postgres_url).begin() as connection:
         for table in TABLES:
-            bench.execute(f"DELETE FROM wf_{table}")
+            statement = f"DELETE FROM workflow_engine.wf_{table}"
+            connection.execute(sqlalchemy.text(statement))
     return shared_postgres_url

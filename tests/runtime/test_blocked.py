@@ -197,7 +197,7 @@ def test_an_entry_of_unknown_kind_or_version_blocks(bench: Bench, change: str) -
     order = order_of(bench, str)
     engine = bench.engine(order)
     engine.run(order, "1")
-    before = bench.execute("SELECT kind, format FROM wf_journal")[0]
+    before = bench.execute("SELECT kind, format FROM wf_journal ORDER BY position")[0]
     bench.execute(f"UPDATE wf_journal SET {change}")
     engine.resolve(order, "1", "go", None)
     assert engine.worker().run_once().blocked == 1

@@ -313,7 +313,10 @@ def test_everything_that_is_stored_is_ascii_json(bench: Bench) -> None:
     engine.run(order, "1", ORDER)
     engine.resolve(order, "1", "wake", {1}, returns=set[int])
     engine.run(order, "1")
-    texts = [row[0] for row in bench.execute("SELECT payload FROM wf_journal")]
+    texts = [
+        row[0]
+        for row in bench.execute("SELECT payload FROM wf_journal ORDER BY position")
+    ]
     texts += list(bench.execute("SELECT input, result, tags FROM wf_instances")[0])
     assert len(texts) == 8
     for text in texts:
@@ -349,7 +352,9 @@ def test_an_exception_named_by_a_record_is_looked_up_nowhere(bench: Bench) -> No
 
     engine = bench.engine(order)
     engine.run(order, "1")
-    record = json.loads(bench.execute("SELECT payload FROM wf_journal")[0][0])
+    record = json.loads(
+        bench.execute("SELECT payload FROM wf_journal ORDER BY position")[0][0]
+    )
     assert record["declared"] == "builtins:ValueError"
     bench.overwrite("a", record | {"declared": "os:system", "args": ["touch /x"]})
     engine.resolve(order, "1", "go", None)
