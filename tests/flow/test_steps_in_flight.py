@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -224,7 +225,7 @@ def test_a_step_whose_lease_is_lost_meanwhile_records_nothing(bench: Bench) -> N
 
     taker = threading.Thread(target=take_over)
     taker.start()
-    with pytest.raises(LeaseLost):
+    with suppress(LeaseLost):  # unless it sees first that the instance has ended
         first.run(bodies[0], "1")
     taker.join(PATIENCE)
     gate.let_go()
