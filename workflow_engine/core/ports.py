@@ -265,7 +265,8 @@ class Store(Examining, Collecting, Protocol):
         limit: int,
     ) -> Sequence[Instance]:
         """Instances by ascending ``instance`` after ``after``, without payloads.
-        ``prefix`` is the literal beginning of the workflow id."""
+        ``prefix`` is the literal beginning of the workflow id. Rows that cannot be read
+        are logged and left out."""
 
     def journal(
         self, instance: int, generation: int, after: int, limit: int

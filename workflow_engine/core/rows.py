@@ -239,12 +239,14 @@ class Batch:
         unregistered: runnable instances by name, of names that were not asked for.
         pause: microseconds until something is due, as things stand; None for never.
             Only looked for when less was claimed than there was room for.
+        broken: due instances whose rows cannot be read, with why.
     """
 
     claims: tuple[Claim, ...]
     failed: tuple[Instance, ...]
     unregistered: Mapping[str, int]
     pause: int | None = None
+    broken: Mapping[int, str] = attrs.field(factory=dict)
 
 
 @attrs.frozen

@@ -88,7 +88,7 @@ class Worker:
             first = first and batch is _NOTHING
             seen.update(claim.lease.instance for claim in batch.claims)
             self._begin_all(batch)
-            if not (batch.claims or batch.failed or self._running):
+            if not (batch.claims or batch.failed or batch.broken or self._running):
                 if room > 0:
                     self._retain()
                 break
@@ -135,7 +135,7 @@ class Worker:
                 self._begin_all(batch)
                 if room < 1 or len(batch.claims) < room:
                     # Only with room to spare: what can move comes first.
-                    more = room > 0 and self._retain()
+                    more = room > 0 and (self._retain() or bool(batch.broken))
                     self._wait(0 if more else self._pause_after(batch))
                 total += self._sum_up()
             self._wind_down()
@@ -193,6 +193,7 @@ class Worker:
             failed=len(batch.failed),
             advanced=len(batch.failed),
         )
+        self._upkeep.leave_broken(batch.broken, "claimed")
         for instance in batch.failed:
             logger.error(
                 "workflow %r, instance %r failed: taken over too often",

@@ -61,17 +61,18 @@ class Upkeep:
                 instance.key.workflow,
                 instance.key.id,
             )
-        self._leave_broken(overdue.broken, "ended")
+        self.leave_broken(overdue.broken, "ended")
         count = len(overdue.failed)
         self.is_behind = count + len(overdue.broken) == OVERDUE
         return PassSummary(discovered=count, failed=count, advanced=count)
 
     def _fire_timers(self) -> PassSummary:
         fired = self._store.fire_due(FIRE, self._shunned.broken())
-        self._leave_broken(fired.broken, "woken")
+        self.leave_broken(fired.broken, "woken")
         return PassSummary(timers_fired=fired.count)
 
-    def _leave_broken(self, broken: Mapping[int, str], what: str) -> None:
+    def leave_broken(self, broken: Mapping[int, str], what: str) -> None:
+        """Report instances that could not be ended, woken or claimed; shun them."""
         for instance, problem in broken.items():
             logger.error(
                 "instance %d cannot be %s and is left alone for a while: %s",

@@ -131,7 +131,7 @@ class Claims(Deadlines):
             return Batch((), (), others, self._pause(asked))
         patch_set = write_patches(patches)
         with self._write() as work:
-            locked = self._discovery.lock(work, candidates, limit)
+            locked, broken = self._discovery.lock(work, candidates, limit)
             doomed = [
                 row for row in locked if _is_doomed(row.instance, owner, max_takeovers)
             ]
@@ -145,7 +145,7 @@ class Claims(Deadlines):
         given_up = (self._give_up(row, owner, max_takeovers) for row in doomed)
         failed = tuple(row for row in given_up if row is not None)
         pause = self._pause(asked) if len(claims) < limit else None
-        return Batch(claims, failed, others, pause)
+        return Batch(claims, failed, others, pause, broken)
 
     def _pause(self, names: Collection[str]) -> int | None:
         with self._read() as work:
@@ -159,7 +159,7 @@ class Claims(Deadlines):
         def attempt(first: frozenset[int]) -> Instance | None:
             with self._write(first) as work:
                 # It may have been claimed, or have ended, since it was found.
-                due = self._discovery.lock(work, [found.instance.instance], 1)
+                due, _ = self._discovery.lock(work, [found.instance.instance], 1)
                 row = due[0] if due else None
                 if row is None or not _is_doomed(row.instance, owner, max_takeovers):
                     return None

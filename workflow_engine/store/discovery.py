@@ -25,7 +25,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from workflow_engine.store.ledger import Ledger, Locked, read
+from workflow_engine.store.ledger import Ledger, Locked, read, read_each
 from workflow_engine.store.unit_of_work import UnitOfWork
 
 _NAMES_AT_ONCE = 100
@@ -153,18 +153,20 @@ class Discovery:
 
     def lock(
         self, work: UnitOfWork, instances: Sequence[int], limit: int
-    ) -> list[Locked]:
+    ) -> tuple[list[Locked], dict[int, str]]:
         """Lock up to ``limit`` of the instances, in the order given.
 
-        Passes over those that are not due any more, or locked by somebody else.
+        Passes over those that are not due any more, or locked by somebody else. Also
+        the rows among them that cannot be read, with why.
         """
         if self._dialect == "sqlite":
             # The whole database is ours; nothing would be passed over for a lock.
             instances = instances[:limit]
         rows = work.run(self._lock, instances_are=list(instances), limit_is=limit)
         order = {instance: place for place, instance in enumerate(instances)}
-        locked = [read(row) for row in rows]
-        return sorted(locked, key=lambda each: order[each.instance.instance])
+        locked, broken = read_each(rows)
+        locked.sort(key=lambda each: order[each.instance.instance])
+        return locked, broken
 
     @cached_property
     def _lock(self) -> Select[Any]:

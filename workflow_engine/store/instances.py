@@ -31,7 +31,7 @@ from sqlalchemy import (
 
 from workflow_engine.core.lifecycle import Status
 from workflow_engine.core.rows import Key, NewInstance
-from workflow_engine.store.ledger import Ledger, Locked, keyed, read
+from workflow_engine.store.ledger import Ledger, Locked, keyed, read, read_each
 from workflow_engine.store.unit_of_work import UnitOfWork
 from workflow_engine.store.upsert import insert_into
 
@@ -191,8 +191,9 @@ class Instances:
         tags: Mapping[str, str],
         after: int | None,
         limit: int,
-    ) -> list[Locked]:
-        """A page of rows by ascending number. Reads no payloads."""
+    ) -> tuple[list[Locked], dict[int, str]]:
+        """A page of rows by ascending number, and those of it that cannot be read, with
+        why. Reads no payloads."""
         c = self._c
         page = select(*self._ledger.row).order_by(c.id).limit(limit)
         if after is not None:
@@ -205,7 +206,7 @@ class Instances:
             page = page.where(*begins_with(c.workflow_id, prefix))
         for tag in sorted(tags.items()):
             page = page.where(self._has_tag(*tag))
-        return [read(row) for row in work.connection.execute(page)]
+        return read_each(work.connection.execute(page))
 
     def _has_tag(self, tag: str, value: str) -> ColumnElement[bool]:
         find = func.instr if self._dialect == "sqlite" else func.strpos

@@ -7,9 +7,9 @@ how, and every statement that changes one of those columns goes through it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 from sqlalchemy import (
@@ -27,9 +27,12 @@ from sqlalchemy import (
 
 from workflow_engine.core.lifecycle import ENDED, MOVES, Event, Status
 from workflow_engine.core.rows import Instance, Key, Lease
+from workflow_engine.errors import StoreRefused
 from workflow_engine.store.journal import Stream
 from workflow_engine.store.now import now_in
 from workflow_engine.store.tables import Tables
+
+T = TypeVar("T")
 
 _ZERO: ColumnElement[int] = literal_column("0", BigInteger)
 
@@ -190,8 +193,36 @@ def keyed(key: Key) -> dict[str, Any]:
     return {"workflow_is": key.workflow, "workflow_id_is": key.id}
 
 
+def read_each(rows: Iterable[Row[Any]]) -> tuple[list[Locked], dict[int, str]]:
+    """Understand rows; those that cannot be read, by their numbers, with why."""
+    found: list[Locked] = []
+    broken: dict[int, str] = {}
+    for row in rows:
+        try:
+            found.append(read(row))
+        except StoreRefused as error:
+            broken[row.id] = str(error)
+    return found, broken
+
+
 def read(row: Row[Any]) -> Locked:
-    """Understand a row of `Ledger.row`, with payloads where they were asked for."""
+    """Understand a row of `Ledger.row`, with payloads where they were asked for.
+
+    Raises:
+        StoreRefused: it holds what this code never wrote.
+    """
+    try:
+        return _read(row)
+    except (ValueError, TypeError) as error:
+        name, id = row.workflow_name, row.workflow_id
+        raise StoreRefused(
+            problem=f"row {row.id} of wf_instances, workflow {name!r}, instance "
+            f"{id!r}, cannot be read: {error}"
+        ) from error
+
+
+def _read(row: Row[Any]) -> Locked:
+    patches = None if row.patches is None else _loaded(row.patches, list)
     instance = Instance(
         instance=row.id,
         key=Key(row.workflow_name, row.workflow_id),
@@ -206,10 +237,10 @@ def read(row: Row[Any]) -> Locked:
         next_attempt_at=row.next_attempt_at,
         wake_after=row.wake_after,
         cancel_requested=row.cancel_requested,
-        patches=None if row.patches is None else frozenset(json.loads(row.patches)),
-        tags=json.loads(row.tags),
+        patches=None if patches is None else frozenset(patches),
+        tags=_loaded(row.tags, dict),
         last_error=row.last_error,
-        waits_on=tuple(json.loads(row.waits_on or "[]")),
+        waits_on=tuple(_loaded(row.waits_on or "[]", list)),
         created_at=row.created_at,
         updated_at=row.updated_at,
         ended_at=row.ended_at,
@@ -218,3 +249,10 @@ def read(row: Row[Any]) -> Locked:
         result=getattr(row, "result", None),
     )
     return Locked(instance, row.epoch)
+
+
+def _loaded(text: str, type_: type[T]) -> T:
+    value = json.loads(text)
+    if not isinstance(value, type_):
+        raise ValueError(f"{text:.40} is no {type_.__name__}")
+    return value

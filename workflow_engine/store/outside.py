@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from workflow_engine.core.attempts import step_tried
@@ -32,6 +33,8 @@ from workflow_engine.store.cancellation import Cancellation
 from workflow_engine.store.ledger import Locked
 from workflow_engine.store.unit_of_work import UnitOfWork
 
+logger = logging.getLogger("workflow_engine")
+
 
 class Outside(Cancellation):
     """The part of the store that needs no lease."""
@@ -55,17 +58,25 @@ class Outside(Cancellation):
         limit: int,
     ) -> Sequence[Instance]:
         """See `Store.list`."""
+        page: list[Instance] = []
         with self._read() as work:
-            page = self._instances.list(
-                work,
-                statuses=statuses,
-                workflow=workflow,
-                prefix=prefix,
-                tags=tags,
-                after=after,
-                limit=limit,
-            )
-        return [row.instance for row in page]
+            while (room := limit - len(page)) > 0:
+                found, broken = self._instances.list(
+                    work,
+                    statuses=statuses,
+                    workflow=workflow,
+                    prefix=prefix,
+                    tags=tags,
+                    after=after,
+                    limit=room,
+                )
+                page += [row.instance for row in found]
+                for problem in broken.values():
+                    logger.error("an instance is not listed: %s", problem)
+                if not broken:
+                    break
+                after = max([*broken, *(row.instance.instance for row in found)])
+        return page
 
     def journal(
         self, instance: int, generation: int, after: int, limit: int
