@@ -15,6 +15,8 @@ from workflow_engine.core.lifecycle import ENDED, Status
 from workflow_engine.store.database import Database
 from workflow_engine.testing import TestClock
 
+from .pools import source_of
+
 _MARKER_OF = {
     Status.COMPLETED: Kind.COMPLETED,
     Status.FAILED: Kind.FAILED,
@@ -28,7 +30,7 @@ def check_whole(url: str) -> None:
     Raises:
         AssertionError: naming the row.
     """
-    with Database.open(url) as database, database.read() as connection:
+    with Database.open(source_of(url)) as database, database.read() as connection:
         instances = connection.execute(select(database.tables.instances)).all()
         journal = database.tables.journal
         order = (journal.c.instance_id, journal.c.generation, journal.c.position)
@@ -59,7 +61,7 @@ def _check_owners(
 
 def _ask_the_doctor(url: str, latest: int) -> None:
     """See that it finds nothing, at the moment of the latest change."""
-    with Engine(url, clock=TestClock(to_datetime(latest))) as engine:
+    with Engine(source_of(url), clock=TestClock(to_datetime(latest))) as engine:
         found = engine.doctor(patience=timedelta(days=365))
     faults = [each for each in found if each.kind is not FaultKind.BLOCKED]
     assert not faults, faults

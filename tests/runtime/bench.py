@@ -23,8 +23,9 @@ from sqlalchemy import event
 from workflow_engine import Engine, RunOptions, Workflow
 from workflow_engine.runtime.clock import Clock
 from workflow_engine.runtime.points import NOWHERE, Point, Points
-from workflow_engine.store.connect import ConnectOptions, make_engine, parse
 from workflow_engine.testing import Crashes, ProcessDied, TestClock
+
+from ..pools import source_of
 
 LEASE = 61
 """Seconds after which nobody holds a lease any more that is not renewed."""
@@ -63,7 +64,7 @@ class Bench:
     ) -> Engine:
         """Another engine on the database, as another process would make it."""
         engine = Engine(
-            url or POOLS.get(self.url) or self.url,
+            url or source_of(self.url),
             workflows=workflows,
             options=RunOptions(**options),
             clock=clock or self.clock,
@@ -204,19 +205,6 @@ def watched() -> Iterator[Statements]:
     finally:
         event.remove(sqlalchemy.Engine, "before_cursor_execute", note)
         event.remove(sqlalchemy.Engine, "commit", count)
-
-
-POOLS: dict[str, sqlalchemy.Engine] = {}
-"""What engines are made on, by the URL of a database that many tests share. An engine
-of its own would compile all statements anew, which takes longer than most tests."""
-
-
-@contextmanager
-def pooled(url: str) -> Iterator[str]:
-    """Have engines on a database share their connections, and what they compiled."""
-    POOLS[url] = make_engine(parse(url), ConnectOptions())
-    yield url
-    POOLS.pop(url).dispose()
 
 
 @functools.lru_cache(maxsize=4)

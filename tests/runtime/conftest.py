@@ -17,7 +17,8 @@ from workflow_engine import Engine
 from workflow_engine.testing import TestClock
 
 from .. import postgres
-from .bench import Bench, engine_of, pooled
+from ..pools import pooled
+from .bench import Bench, engine_of
 
 TABLES = (
     "instances",
