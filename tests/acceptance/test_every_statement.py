@@ -34,6 +34,7 @@ from workflow_engine import (
 from workflow_engine.core.journal import Kind
 from workflow_engine.testing import TestClock
 
+from ..pools import pooled
 from ..wholeness import check_whole
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
@@ -254,6 +255,11 @@ def find_status(engine: Engine, case: Case, id: str) -> Status | None:
 def test_wherever_a_process_dies_nothing_is_half_made_and_others_go_on(
     database_url: str, case: Case
 ) -> None:
+    with pooled(database_url):  # for those who look; who dies opens its own
+        die_everywhere(database_url, case)
+
+
+def die_everywhere(database_url: str, case: Case) -> None:
     deaths = 0
     later = TestClock(clock.now + timedelta(days=1))
     with open_engine(database_url, later) as engine:

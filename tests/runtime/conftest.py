@@ -39,14 +39,14 @@ def clock() -> TestClock:
 @pytest.fixture
 def bench(database_url: str, clock: TestClock) -> Iterator[Bench]:
     """Each database in turn."""
-    with Bench.on(database_url, clock) as bench:
+    with pooled(database_url), Bench.on(database_url, clock) as bench:
         yield bench
 
 
 @pytest.fixture
 def sqlite_bench(sqlite_url: str, clock: TestClock) -> Iterator[Bench]:
     """SQLite alone, for what has nothing to do with the database."""
-    with Bench.on(sqlite_url, clock) as bench:
+    with pooled(sqlite_url), Bench.on(sqlite_url, clock) as bench:
         yield bench
 
 

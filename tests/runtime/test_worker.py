@@ -270,7 +270,9 @@ def test_a_signal_lets_the_running_step_end_and_starts_nothing_more(
     worker = engine.worker()
     stopped = worker._stop
     summary = worker.run()
-    assert (summary.resumed, summary.completed, summary.paced) == (1, 0, 0)
+    assert (summary.completed, summary.paced) == (0, 0)
+    # It may have been claiming at that moment; it then gives back what it has claimed.
+    assert summary.resumed in (1, 2)
     assert signal.getsignal(number) is before
     assert set(steps(engine, order, "1")) <= {"signal", "wait"}
     seen = engine.describe(order, "1")

@@ -22,7 +22,6 @@ from workflow_engine.core.compounds import AnyOf
 from workflow_engine.runtime.points import NOWHERE, Point, Points
 from workflow_engine.testing import Crashes, ProcessDied
 
-from ..pools import pooled
 from ..runtime.bench import LEASE, Bench, entries
 from ..wholeness import check_whole
 
@@ -100,11 +99,6 @@ def forget(bench: Bench) -> None:
 def test_wherever_it_dies_it_ends_the_same_and_nothing_is_done_twice(
     bench: Bench,
 ) -> None:
-    with pooled(bench.url):
-        die_everywhere(bench)
-
-
-def die_everywhere(bench: Bench) -> None:
     reached = points_of_a_life(bench)
     engine = bench.engine()
     expected = entries(engine, "everything", "1")

@@ -271,7 +271,8 @@ class Waiting(Protocol):
 
 def see_whose(error: Exception) -> None:
     """Raise an error that is not of one instance, but of the whole database."""
-    if isinstance(error, StoreRefused) and not isinstance(error.__cause__, NameTaken):
+    of_one = isinstance(error.__cause__, NameTaken | ValueError | TypeError)
+    if isinstance(error, StoreRefused) and not of_one:
         raise error
 
 
