@@ -260,18 +260,20 @@ def test_wherever_a_process_dies_nothing_is_half_made_and_others_go_on(
 
 
 def die_everywhere(database_url: str, case: Case) -> None:
-    deaths = 0
+    # The databases are asked much the same, in much the same order: together they
+    # leave out every third statement.
+    number = 1 if database_url.startswith("sqlite") else 2
     later = TestClock(clock.now + timedelta(days=1))
     with open_engine(database_url, later) as engine:
         is_dead = True
         while is_dead:
-            id = str(deaths)
-            is_dead = has_died(deaths + 1, case, database_url, id)
-            deaths += is_dead
+            id = str(number)
+            is_dead = has_died(number, case, database_url, id)
+            number += 3 if is_dead else 0
             check_whole(database_url)
             ending = do_what_is_left(engine, case, id, later)
             assert ending in case.endings
             if ending == Status.COMPLETED:
                 result = engine.handle(case.definition, id).result()
                 assert result == RESULTS[case.definition.name]
-    assert deaths >= case.deaths
+    assert number > case.deaths
