@@ -216,6 +216,8 @@ class Worker:
             unknown = self._equipment.options.unknown_patches(claim.instance.patches)
             if unknown:
                 self._shun(claim, unknown)
+            elif self._stop.is_set():  # it was told so amid the claim
+                self._give_back(claim)
             else:
                 self._begin(claim)
 
@@ -230,6 +232,10 @@ class Worker:
         )
         self._shunned.add(claim.lease.instance)
         self._done.put(PassSummary(unknown_name=1))
+        self._give_back(claim)
+
+    def _give_back(self, claim: Claim) -> None:
+        key = claim.lease.key
         try:
             self._equipment.store.release(claim.lease)
         except StoreUnavailable as error:  # the lease runs out by itself
