@@ -228,8 +228,8 @@ def test_a_worker_that_stands_still_does_not_hold_up_whoever_tells_it(
         eventually(lambda: sockets(folder), "it listens")
         worker.pause()
         # More hints than its socket has room for.
-        for number in range(500):
+        for number in range(1000):
             engine.start(one_step, str(number), number)
-        assert engine.describe(one_step, "499").status == Status.RUNNING
+        assert engine.describe(one_step, "999").status == Status.RUNNING
         worker.signal(signal.SIGCONT)
-        assert engine.handle(one_step, "499").result(60) == 499
+        assert engine.handle(one_step, "999").result(60) == 999

@@ -11,6 +11,7 @@ from workflow_engine.core.commands import Step
 from workflow_engine.core.context import Context
 from workflow_engine.core.ids import idempotency_key
 from workflow_engine.core.outcome import Outcome
+from workflow_engine.core.retry import RetryPolicy
 from workflow_engine.core.rows import Instance
 from workflow_engine.core.transaction import Transaction
 from workflow_engine.runtime.current import CurrentStep
@@ -213,7 +214,7 @@ class Steps:
             key,
         )
 
-    def _policy(self, step: Step[Any]) -> Any:
+    def _policy(self, step: Step[Any]) -> RetryPolicy | None:
         return step.policy or self._equipment.options.retry
 
     @staticmethod
