@@ -189,8 +189,8 @@ def _stopping(stop: Callable[[], None]) -> Iterator[None]:
         if asked:
             raise SystemExit(128 + number)
         asked = True
-        logger.info("stopping: steps that are running may end")
         stop()
+        logger.info("stopping: steps that are running may end")
 
     before = {n: signal.signal(n, ask) for n in (signal.SIGTERM, signal.SIGINT)}
     try:
